@@ -1,0 +1,44 @@
+"""`python -m export SOURCE OUT`: a checkpoint folder to a model folder."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from export.errors import ExportError
+from export.precision import Precision
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code (0 done, 1 a known failure, 130 interrupted)."""
+    parser = argparse.ArgumentParser(prog="python -m export", description=__doc__)
+    parser.add_argument("source", type=Path, metavar="SOURCE", help="GPT-2 checkpoint folder")
+    parser.add_argument("out", type=Path, metavar="OUT", help="model folder to write")
+    parser.add_argument(
+        "--precision", type=Precision, choices=list(Precision), default=Precision.FP32
+    )
+    parser.add_argument("--check", action="store_true", help="check all positions, not only a few")
+    parser.add_argument("--force", action="store_true", help="replace an existing model folder")
+    options = parser.parse_args(arguments)
+
+    from export.convert import convert  # after parsing: --help answers at once
+
+    try:
+        convert(
+            options.source,
+            options.out,
+            precision=options.precision,
+            full_check=options.check,
+            force=options.force,
+            report=lambda stage: print(stage, file=sys.stderr),
+        )
+    except ExportError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

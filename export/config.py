@@ -1,0 +1,208 @@
+"""Reads `config.json` and `generation_config.json` into a frozen GPT2Config.
+
+Field names, defaults and meanings are those of Hugging Face's GPT2Config
+(`configuration_gpt2.py` @ 71c6f69). Every field that changes what the model computes is either
+implemented or refused by name; fields about training, heads of other tasks and generation are not
+read here.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from export.errors import CheckpointError
+
+# Hugging Face's ACT2FN name -> the formula that export/graph.py and export/reference.py implement.
+ACTIVATIONS: Final[Mapping[str, str]] = {
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "quick_gelu": "gelu_sigmoid",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+
+# Other spellings that Hugging Face accepts (GPT2Config.attribute_map; n_ctx is the older name).
+_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "n_embd": ("hidden_size",),
+    "n_positions": ("max_position_embeddings", "n_ctx"),
+    "n_head": ("num_attention_heads",),
+    "n_layer": ("num_hidden_layers",),
+}
+
+# Fields whose maths is not implemented, with the value at which they change nothing.
+_REFUSED: Final[Mapping[str, object]] = {
+    "add_cross_attention": False,
+    "is_encoder_decoder": False,
+    "pruned_heads": {},
+    "quantization_config": None,
+    "rope_scaling": None,
+    "sliding_window": None,
+}
+
+_LARGEST_SIZE: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GPT2Config:
+    """What a GPT-2 checkpoint computes. Sizes are positive; `n_embd` is a multiple of `n_head`."""
+
+    n_layer: int
+    n_head: int
+    n_embd: int
+    n_positions: int
+    vocab_size: int
+    n_inner: int
+    activation: str  # a value of ACTIVATIONS
+    layer_norm_epsilon: float
+    scale_attn_weights: bool
+    scale_attn_by_inverse_layer_idx: bool
+    tie_word_embeddings: bool
+    bos_token_id: int | None  # None: the config files do not say
+    eos_token_ids: tuple[int, ...]  # empty: the config files do not say
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head, D."""
+        return self.n_embd // self.n_head
+
+    def attention_scale(self, layer: int) -> float:
+        """Return the factor on q·k in `layer` (0-based): 1/sqrt(D), and 1/(layer + 1) if asked."""
+        scale = 1.0 / math.sqrt(self.head_dim) if self.scale_attn_weights else 1.0
+        return scale / (layer + 1) if self.scale_attn_by_inverse_layer_idx else scale
+
+
+def read_config(folder: Path) -> GPT2Config:
+    """Read the configuration of a checkpoint folder.
+
+    Raises:
+        CheckpointError: naming every field that is missing, out of range or not implemented.
+    """
+    faults: list[str] = []
+    raw = _read_object(folder / "config.json", faults)
+    generation_file = folder / "generation_config.json"
+    generation = _read_object(generation_file, faults) if generation_file.exists() else {}
+    if faults:
+        raise CheckpointError(folder, faults)
+    fields = _Fields(raw)
+    _refuse_unimplemented(raw, fields.faults)
+    config = _parse(fields, generation)
+    if fields.faults or config is None:
+        raise CheckpointError(folder, fields.faults)
+    return config
+
+
+class _Fields:
+    """Typed access to a config object; what is wrong is collected in `faults`."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self.raw = raw
+        self.faults: list[str] = []
+
+    def size(self, name: str, default: int | None = None) -> int:
+        """Return a positive integer; 0 stands for a value that was reported as a fault."""
+        names = (name, *_ALIASES.get(name, ()))
+        value: object = next((self.raw[n] for n in names if n in self.raw), None)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _LARGEST_SIZE:
+            self._expected(name, "a positive integer", value)
+            return 0
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return a boolean."""
+        value = self.raw.get(name, default)
+        if not isinstance(value, bool):
+            self._expected(name, "true or false", value)
+        return bool(value)
+
+    def epsilon(self, name: str, default: float) -> float:
+        """Return a small positive number."""
+        value = self.raw.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+            self._expected(name, "a number between 0 and 1", value)
+            return default
+        return float(value)
+
+    def activation(self) -> str:
+        """Return the formula of the MLP's activation."""
+        value = self.raw.get("activation_function", "gelu_new")
+        if not isinstance(value, str) or value not in ACTIVATIONS:
+            self._expected("activation_function", f"one of {', '.join(ACTIVATIONS)}", value)
+        return ACTIVATIONS.get(str(value), "")
+
+    def token_ids(self, name: str, vocab_size: int, *sources: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return the ids of the first source that names any; empty if none does."""
+        value: Any = next((s[name] for s in sources if s.get(name) is not None), [])
+        ids = value if isinstance(value, list) else [value]
+        for token_id in ids:
+            is_id = isinstance(token_id, int) and not isinstance(token_id, bool)
+            if not is_id or not 0 <= token_id < max(vocab_size, 1):
+                self._expected(name, f"token ids below vocab_size {vocab_size}", token_id)
+                return ()
+        return tuple(ids)
+
+    def _expected(self, name: str, what: str, found: object) -> None:
+        shown = "nothing" if found is None else json.dumps(found)
+        self.faults.append(f"config field {name}: expected {what}, found {shown[:80]}")
+
+
+def _parse(fields: _Fields, generation: Mapping[str, Any]) -> GPT2Config | None:
+    n_head, n_embd = fields.size("n_head"), fields.size("n_embd")
+    vocab_size = fields.size("vocab_size")
+    if n_head and n_embd % n_head:
+        fields.faults.append(f"n_embd {n_embd} is not a multiple of n_head {n_head}")
+    bos_ids = fields.token_ids("bos_token_id", vocab_size, generation, fields.raw)
+    config = GPT2Config(
+        n_layer=fields.size("n_layer"),
+        n_head=n_head,
+        n_embd=n_embd,
+        n_positions=fields.size("n_positions"),
+        vocab_size=vocab_size,
+        n_inner=fields.size("n_inner", default=4 * n_embd),
+        activation=fields.activation(),
+        layer_norm_epsilon=fields.epsilon("layer_norm_epsilon", 1e-5),
+        scale_attn_weights=fields.flag("scale_attn_weights", True),
+        scale_attn_by_inverse_layer_idx=fields.flag("scale_attn_by_inverse_layer_idx", False),
+        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
+        bos_token_id=bos_ids[0] if bos_ids else None,
+        eos_token_ids=fields.token_ids("eos_token_id", vocab_size, generation, fields.raw),
+    )
+    # reorder_and_upcast_attn scales q before the product and upcasts the softmax: in float32 the
+    # same function, so it is only checked to be a flag.
+    fields.flag("reorder_and_upcast_attn", False)
+    return None if fields.faults else config
+
+
+def _refuse_unimplemented(raw: Mapping[str, Any], faults: list[str]) -> None:
+    model_type = raw.get("model_type", "gpt2")
+    if model_type != "gpt2":
+        faults.append(f"model_type is {json.dumps(model_type)}, only gpt2 can be converted")
+    for name, harmless in _REFUSED.items():
+        if raw.get(name) not in (None, harmless):
+            faults.append(f"config field {name} is {json.dumps(raw[name])[:80]}: not implemented")
+
+
+def _read_object(path: Path, faults: list[str]) -> Mapping[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        faults.append(f"{path.name} is missing")
+    except OSError as error:
+        faults.append(f"{path.name} cannot be read: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        faults.append(f"{path.name} is not JSON: {error}")
+    else:
+        if isinstance(value, dict):
+            return value
+        faults.append(f"{path.name} holds no JSON object")
+    return {}

@@ -1,0 +1,9 @@
+"""How weights are stored in a model folder."""
+
+from enum import StrEnum
+
+
+class Precision(StrEnum):
+    """A model folder's precision; one folder has one."""
+
+    FP32 = "fp32"

@@ -1,0 +1,160 @@
+"""The engine: token ids in, logits out, with the KV cache kept in slots.
+
+Active slots are always 0 … n−1. A slot's length is the number of tokens in its cache.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2cli.engine.cache import DeviceCache, HostCache, KVCache
+from gpt2cli.engine.devices import Device, count_cores
+from gpt2cli.engine.session import open_session
+from gpt2cli.model_folder import ModelFolder, ModelShape
+
+Logits = NDArray[np.float32]
+
+
+class Engine:
+    """Drives one model folder's graph on one device."""
+
+    def __init__(
+        self,
+        folder: ModelFolder,
+        device: Device,
+        *,
+        max_slots: int = 8,
+        threads: int | None = None,
+        cache: KVCache | None = None,
+    ) -> None:
+        """Load the graph; `cache` stands in for the device's own kind of cache in tests.
+
+        Raises:
+            ModelError: if the graph cannot be loaded.
+            DeviceError: if the device cannot run it.
+        """
+        self._shape = folder.shape
+        self._max_slots = max_slots
+        self.device = device
+        self.threads = threads or count_cores()
+        self._session = open_session(folder, device, self.threads)
+        self._cache = cache or _make_cache(folder.shape, device, max_slots)
+        self._lengths: list[int] = []
+        self._step: _Step | None = None
+
+    @property
+    def shape(self) -> ModelShape:
+        """The model's sizes."""
+        return self._shape
+
+    @property
+    def max_slots(self) -> int:
+        """How many slots there can be at once."""
+        return self._max_slots
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The number of tokens in each active slot."""
+        return tuple(self._lengths)
+
+    def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
+        """Append ids to a slot and return the logits after those at `positions`: [K, V] float32.
+
+        `slot` is an active slot or the next free one; `positions` are places in `ids`, 0-based.
+        The row is computed by itself, so that no neighbour can change its bits.
+        """
+        if slot == len(self._lengths):
+            assert slot < self._max_slots
+            self._lengths.append(0)
+        start = self._lengths[slot]
+        self._reserve(start + len(ids))
+        step = _Step(self._session, self._cache, slot, 1, len(positions), self._shape.vocab_size)
+        input_ids = np.array([ids], np.int64)  # [1, S]
+        position_ids = np.arange(start, start + len(ids), dtype=np.int64)[None]
+        logits = step.run(input_ids, position_ids, np.array([positions], np.int64))  # [1, K, V]
+        self._lengths[slot] = start + len(ids)
+        return logits.reshape(logits.shape[1:])
+
+    def decode(self, ids: Sequence[int]) -> Logits:
+        """Append one id to every active slot and return the logits after each: [n, V] float32.
+
+        The array is overwritten by the next call.
+        """
+        rows = len(self._lengths)
+        assert len(ids) == rows
+        self._reserve(max(self._lengths) + 1)
+        if self._step is None or not self._step.serves(rows, self._cache.version):
+            vocab_size = self._shape.vocab_size
+            self._step = _Step(self._session, self._cache, 0, rows, 1, vocab_size)
+        input_ids = np.array(ids, np.int64)[:, None]  # [n, 1]
+        position_ids = np.array(self._lengths, np.int64)[:, None]
+        logits = self._step.run(input_ids, position_ids, np.zeros((rows, 1), np.int64))
+        self._lengths = [length + 1 for length in self._lengths]
+        return logits[:, 0]
+
+    def fork(self, source: int, target: int) -> None:
+        """Copy slot `source` to `target`, an active slot or the next free one."""
+        if target == len(self._lengths):
+            assert target < self._max_slots
+            self._lengths.append(0)
+            self._reserve(0)
+        self._lengths[target] = self._lengths[source]
+        self._cache.copy_row(source, target, self._lengths[source])
+
+    def rewind(self, slot: int, length: int) -> None:
+        """Forget the slot's tokens from `length` on."""
+        assert 0 <= length <= self._lengths[slot]
+        self._lengths[slot] = length
+
+    def free(self, slot: int) -> None:
+        """Close a slot; the last active slot moves into its place, so there is never a gap."""
+        last = len(self._lengths) - 1
+        if slot != last:
+            self.fork(last, slot)
+        self._lengths.pop()
+
+    def _reserve(self, length: int) -> None:
+        self._cache.reserve(len(self._lengths), max(length, *self._lengths))
+
+
+class _Step:
+    """One shape of call with its cache rows and its logits bound once; the ids are bound anew."""
+
+    def __init__(
+        self, session: Any, cache: KVCache, first_row: int, rows: int, asked: int, vocab_size: int
+    ) -> None:
+        self._session = session
+        self._rows = rows
+        self._cache_version = cache.version
+        self._binding = session.io_binding()
+        cache.bind(self._binding, first_row, rows)
+        self._logits: Logits = np.empty((rows, asked, vocab_size), np.float32)  # [B, K, V]
+        self._binding.bind_output(
+            "logits", "cpu", 0, np.float32, self._logits.shape, self._logits.ctypes.data
+        )
+
+    def serves(self, rows: int, cache_version: int) -> bool:
+        """Tell whether the bound addresses and shapes still hold."""
+        return (rows, cache_version) == (self._rows, self._cache_version)
+
+    def run(
+        self,
+        input_ids: NDArray[np.int64],
+        position_ids: NDArray[np.int64],
+        logit_positions: NDArray[np.int64],
+    ) -> Logits:
+        """Run the graph on [B, S] ids and return [B, K, V], valid until the next run."""
+        # On a device, binding is what copies: so these are bound at every step.
+        self._binding.bind_cpu_input("input_ids", input_ids)
+        self._binding.bind_cpu_input("position_ids", position_ids)
+        self._binding.bind_cpu_input("logit_positions", logit_positions)
+        self._session.run_with_iobinding(self._binding)
+        return self._logits
+
+
+def _make_cache(shape: ModelShape, device: Device, max_slots: int) -> KVCache:
+    if device.kind == "cpu":
+        return HostCache(shape)
+    return DeviceCache(shape, device, rows=max_slots)

@@ -1,0 +1,96 @@
+"""Makes the ONNX Runtime session, and keeps what it prints off stdout."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import onnxruntime
+
+from gpt2cli.engine.devices import Device
+from gpt2cli.errors import DeviceError, ModelError
+from gpt2cli.model_folder import ModelFolder
+
+_ERRORS_ONLY = 3
+
+
+def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
+    """Return an InferenceSession for the folder's graph with every node on `device`.
+
+    Raises:
+        ModelError: if the graph cannot be loaded.
+        DeviceError: if `device` cannot run it.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    if device.kind == "cuda":
+        return _open_cuda(folder, device, options)
+    try:
+        return onnxruntime.InferenceSession(
+            str(folder.graph_file), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # ONNX Runtime's exceptions share no public base
+        damage = folder.find_damage() or _first_line(error)
+        raise ModelError(f"{folder.path} cannot be loaded: {damage}; export again") from error
+
+
+def open_copy_session(model: bytes, device: Device) -> Any:
+    """Return a session for a small graph made in memory, on the same provider as the model."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    return onnxruntime.InferenceSession(model, options, providers=[_provider(device)])
+
+
+def _open_cuda(folder: ModelFolder, device: Device, options: Any) -> Any:
+    # Without this a missing library silently becomes a CPU session.
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    with _stdout_on_stderr():
+        try:
+            onnxruntime.preload_dlls()
+            session = onnxruntime.InferenceSession(
+                str(folder.graph_file), options, providers=[_provider(device)]
+            )
+        except Exception as error:  # as above
+            raise DeviceError(
+                f"--device {device}: ONNX Runtime cannot run {folder.path.name} there: "
+                f"{_first_line(error)}; use --device cpu, or: pip install 'gpt2[cuda]'"
+            ) from error
+    if "CUDAExecutionProvider" not in session.get_providers():
+        raise DeviceError(
+            f"--device {device}: ONNX Runtime has no CUDA provider here; "
+            "use --device cpu, or: pip install 'gpt2[cuda]'"
+        )
+    return session
+
+
+def _provider(device: Device) -> str | tuple[str, dict[str, str]]:
+    if device.kind == "cpu":
+        return "CPUExecutionProvider"
+    settings = {
+        "device_id": str(device.index),
+        # The default doubles the arena, which prompts of many lengths exhaust.
+        "arena_extend_strategy": "kSameAsRequested",
+        "use_tf32": "0",
+    }
+    return "CUDAExecutionProvider", settings
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+@contextmanager
+def _stdout_on_stderr() -> Iterator[None]:
+    """Send file descriptor 1 to 2: ONNX Runtime reports a failing provider on stdout."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        yield
+        sys.stdout.flush()
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

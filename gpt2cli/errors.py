@@ -1,0 +1,38 @@
+"""The exceptions of this package, apart from the modules that raise them to avoid import loops.
+
+Gpt2Error                a known failure: one line, exit code 1
+├── UsageError           the command line asks for something that cannot be: exit code 2
+├── PromptError          this prompt cannot be run; others can
+├── ModelError           there is no such model, or it cannot be had, converted or read
+│   └── HubError         the hub did not give it
+├── DeviceError          the device asked for cannot run the model
+└── OutputError          the result cannot be written
+"""
+
+
+class Gpt2Error(Exception):
+    """Base of every known failure; its text is one line for the user."""
+
+
+class UsageError(Gpt2Error):
+    """The command line asks for something that cannot be."""
+
+
+class PromptError(Gpt2Error):
+    """A prompt cannot be run; others can."""
+
+
+class ModelError(Gpt2Error):
+    """There is no such model, or it cannot be had, converted or read."""
+
+
+class HubError(ModelError):
+    """The hub did not give the model."""
+
+
+class DeviceError(Gpt2Error):
+    """The device asked for cannot run the model."""
+
+
+class OutputError(Gpt2Error):
+    """The result cannot be written."""

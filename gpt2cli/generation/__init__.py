@@ -1,0 +1,29 @@
+"""The decode loop: requests → slots → prefill → (sample, decode)* → chunks."""
+
+from gpt2cli.generation.loop import Counts, LogitsEngine, generate
+from gpt2cli.generation.requests import (
+    Chunk,
+    Finish,
+    FinishReason,
+    GenerationConfig,
+    Overflow,
+    PreparedRequest,
+    Request,
+    prepare,
+    seed_of,
+)
+
+__all__ = [
+    "Chunk",
+    "Counts",
+    "Finish",
+    "FinishReason",
+    "GenerationConfig",
+    "LogitsEngine",
+    "Overflow",
+    "PreparedRequest",
+    "Request",
+    "generate",
+    "prepare",
+    "seed_of",
+]

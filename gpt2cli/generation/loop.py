@@ -1,0 +1,197 @@
+"""Runs samples side by side in the engine's slots.
+
+It passes logits on unopened: the engine makes them, the sampler reads them.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2cli.generation.requests import Chunk, PreparedRequest
+from gpt2cli.generation.sample import Sample
+from gpt2cli.model_folder import ModelShape
+from gpt2cli.sampling import Sampler
+from gpt2cli.tokenizer import Tokenizer
+
+Logits = NDArray[np.float32]
+
+
+class LogitsEngine(Protocol):
+    """What the loop needs of an engine; `gpt2cli.engine.Engine` is one, a test may script one.
+
+    Active slots are always 0 … n−1.
+    """
+
+    @property
+    def shape(self) -> ModelShape:
+        """The model's sizes."""
+        ...
+
+    @property
+    def max_slots(self) -> int:
+        """How many slots there can be at once."""
+        ...
+
+    def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
+        """Append ids to a slot; logits after the ids at `positions`: [K, V]."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> Logits:
+        """Append one id to every slot; logits after each, [n, V], valid until the next call."""
+        ...
+
+    def fork(self, source: int, target: int) -> None:
+        """Copy a slot over another or to the next free one."""
+        ...
+
+    def rewind(self, slot: int, length: int) -> None:
+        """Forget a slot's tokens from `length` on."""
+        ...
+
+    def free(self, slot: int) -> None:
+        """Close a slot; the last one moves into its place."""
+        ...
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a run has done so far, for statistics; times in seconds."""
+
+    prefill_tokens: int = 0
+    prefill_seconds: float = 0.0
+    decode_tokens: int = 0
+    decode_seconds: float = 0.0
+    sample_seconds: float = 0.0
+
+
+def generate(
+    engine: LogitsEngine,
+    tokenizer: Tokenizer,
+    sampler: Sampler,
+    requests: Iterable[PreparedRequest],
+    *,
+    counts: Counts | None = None,
+) -> Iterator[Chunk]:
+    """Yield the chunks of all samples as they are made; `counts` is kept up to date meanwhile.
+
+    A finished sample's slot is taken by the next one at once. What a sample yields depends on its
+    request alone: each prompt is prefilled by itself. Closing the iterator stops all work.
+    """
+    loop = _Loop(engine, sampler, counts if counts is not None else Counts())
+    waiting = (
+        Sample(tokenizer, prepared, number, engine.shape.n_positions)
+        for prepared in requests
+        for number in range(prepared.request.samples)
+    )
+    try:
+        yield from loop.run(waiting)
+    finally:
+        loop.close()
+
+
+@dataclass(slots=True)
+class _Loop:
+    engine: LogitsEngine
+    sampler: Sampler
+    counts: Counts
+    active: list[Sample] = field(default_factory=list)  # active[i] runs in slot i
+
+    def run(self, waiting: Iterator[Sample]) -> Iterator[Chunk]:
+        """Yield chunks until nothing is active and nothing waits."""
+        while True:
+            yield from self._refill(waiting)
+            slid = [slot for slot, sample in enumerate(self.active) if sample.needs_prefill]
+            for slot in slid:
+                yield from self._prefill(slot)
+            if not self.active:
+                return
+            if not slid:  # else some may have finished: refill first
+                yield from self._decode()
+
+    def close(self) -> None:
+        """Free every slot."""
+        while self.active:
+            self.active.pop()
+            self.engine.free(len(self.active))
+
+    def _refill(self, waiting: Iterator[Sample]) -> Iterator[Chunk]:
+        """Give finished samples' slots, then free ones, to waiting samples; close the rest."""
+        slot = 0
+        while slot < self.engine.max_slots:
+            if slot < len(self.active) and not self.active[slot].finished:
+                slot += 1
+                continue
+            sample = next(waiting, None)
+            if sample is None:
+                break
+            if sample.finished:  # nothing is to be drawn at all
+                yield sample.chunk("")
+                continue
+            self._place(sample, slot)
+            yield from self._prefill(slot)
+        for slot in reversed(range(len(self.active))):
+            if self.active[slot].finished:
+                self.engine.free(slot)
+                self.active[slot] = self.active[-1]
+                self.active.pop()
+
+    def _place(self, sample: Sample, slot: int) -> None:
+        """Put a sample into a slot, with its prompt's cache where some slot still begins with it.
+
+        A request's samples thus share one prefill, and so do equal prompts that meet.
+        """
+        source = next(
+            (i for i, s in enumerate(self.active) if _shares_prefix(s, sample)),
+            None,
+        )
+        if source is not None:
+            sample.prefix_logits = self.active[source].prefix_logits
+            if source != slot:
+                self.engine.fork(source, slot)
+            self.engine.rewind(slot, len(sample.prefix))
+        elif slot < len(self.active):
+            self.engine.rewind(slot, 0)
+        self.active[slot : slot + 1] = [sample]
+
+    def _prefill(self, slot: int) -> Iterator[Chunk]:
+        """Make the logits after a sample's window and draw an id from them."""
+        sample = self.active[slot]
+        sample.needs_prefill = False
+        logits = sample.prefix_logits
+        if logits is None:
+            if sample.slid:
+                self.engine.rewind(slot, 0)
+            ids = sample.window
+            started = time.perf_counter()
+            logits = self.engine.extend(slot, ids, [len(ids) - 1])  # [1, V]
+            self.counts.prefill_seconds += time.perf_counter() - started
+            self.counts.prefill_tokens += len(ids)
+            if not sample.slid:
+                sample.prefix_logits = logits
+        yield from self._draw(logits, [sample])
+
+    def _decode(self) -> Iterator[Chunk]:
+        """Draw the next id of every active sample."""
+        ids = [sample.window[-1] for sample in self.active]
+        started = time.perf_counter()
+        logits = self.engine.decode(ids)  # [n, V]
+        self.counts.decode_seconds += time.perf_counter() - started
+        self.counts.decode_tokens += len(ids)
+        yield from self._draw(logits, self.active)
+
+    def _draw(self, logits: Logits, samples: Sequence[Sample]) -> Iterator[Chunk]:
+        started = time.perf_counter()
+        ids = self.sampler.step(logits, [sample.row for sample in samples])
+        self.counts.sample_seconds += time.perf_counter() - started
+        for sample, token_id in zip(samples, ids, strict=True):
+            text = sample.take(token_id)
+            if text or sample.finished:
+                yield sample.chunk(text)
+
+
+def _shares_prefix(active: Sample, waiting: Sample) -> bool:
+    return active.prefix_logits is not None and active.prefix == waiting.prefix

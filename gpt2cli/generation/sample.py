@@ -1,0 +1,99 @@
+"""One sample on its way through the loop: its ids, its text, its limits."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2cli.generation.requests import Chunk, Finish, FinishReason, Overflow, PreparedRequest
+from gpt2cli.sampling import Row
+from gpt2cli.tokenizer import Detokenizer, StopMatcher, Tokenizer
+
+
+class Sample:
+    """One completion of one request, fed with one id after the other."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, prepared: PreparedRequest, number: int, limit: int
+    ) -> None:
+        """Begin sample `number` of a request; `limit` is the model's `n_positions`."""
+        request = prepared.request
+        self._index = request.index
+        self._number = number
+        self._limit = limit
+        self._config = request.generation
+        self._prompt_tokens = len(prepared.prompt_ids)
+        self._eos_ids = frozenset() if self._config.ignore_eos else tokenizer.eos_token_ids
+        self._detokenizer = Detokenizer(tokenizer)
+        self._stops = StopMatcher(self._config.stop)
+        self._drawn = 0
+        self._finish: FinishReason | None = None
+        self._window = list(prepared.prompt_ids)
+        self._check_limits()
+        self.prefix = tuple(self._window)  # the ids that the slot begins with, until they slide
+        self.slid = False
+        self.needs_prefill = True
+        # After `prefix`; kept while the slot begins with it, since other samples may share both.
+        self.prefix_logits: NDArray[np.float32] | None = None  # [1, V]
+        self.row = Row(
+            request.sampling, seed=request.seed, sample=number, prompt_ids=prepared.prompt_ids
+        )
+
+    @property
+    def window(self) -> Sequence[int]:
+        """The ids that the model sees: all of them, or after sliding the last ones."""
+        return self._window
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is to be drawn."""
+        return self._finish is not None
+
+    def take(self, token_id: int) -> str:
+        """Accept the drawn id and return the text that is certain now."""
+        if token_id in self._eos_ids:
+            self._finish = FinishReason.STOP
+            return self._flush()
+        self._drawn += 1
+        self._window.append(token_id)
+        text = self._stops.feed(self._detokenizer.add(token_id))
+        if self._stops.matched is not None:
+            self._finish = FinishReason.STOP
+            return text
+        self._check_limits()
+        return text + self._flush() if self.finished else text
+
+    def chunk(self, text: str) -> Chunk:
+        """Return this text as a chunk, with the finish if there is one."""
+        finish = None
+        if self._finish is not None:
+            finish = Finish(
+                reason=self._finish,
+                stop_sequence=self._stops.matched,
+                prompt_tokens=self._prompt_tokens,
+                completion_tokens=self._drawn,
+            )
+        return Chunk(self._index, self._number, text, finish)
+
+    def _check_limits(self) -> None:
+        if self._drawn >= self._config.max_new_tokens:
+            self._finish = FinishReason.LENGTH
+        elif len(self._window) < self._limit:
+            return
+        elif self._config.overflow is Overflow.SLIDE:
+            self._slide()
+        else:
+            self._finish = FinishReason.CONTEXT
+
+    def _slide(self) -> None:
+        """Keep the last half: learned positions cannot be shifted, so it is prefilled anew."""
+        self._window = self._window[-max(1, self._limit // 2) :]
+        self.slid = self.needs_prefill = True
+        self.prefix_logits = None
+
+    def _flush(self) -> str:
+        """Return what an unfinished character and a possible stop sequence held back."""
+        text = self._stops.feed(self._detokenizer.finish())
+        if self._stops.matched is not None:
+            self._finish = FinishReason.STOP
+        return text + self._stops.finish()

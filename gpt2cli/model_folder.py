@@ -1,0 +1,127 @@
+"""Reads what `export` says of a model folder: the contract between the two packages."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from gpt2cli.errors import ModelError
+
+GRAPH_VERSION: Final = 1  # of the graphs that this version of the engine drives
+MANIFEST_FILE: Final = "export.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The sizes that the engine needs, under GPT-2's own names."""
+
+    n_layer: int
+    n_head: int
+    head_dim: int
+    n_embd: int
+    n_positions: int
+    vocab_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """A model folder whose files are all there, with the sizes that `export` recorded."""
+
+    path: Path
+    shape: ModelShape
+    precision: str
+    bos_token_id: int | None
+    eos_token_ids: frozenset[int]
+    missing_ids: tuple[range, ...]  # ids of the model that the tokenizer lacks
+    source: Mapping[str, Any] = field(repr=False)
+    checked: tuple[tuple[str, str], ...]  # (onnxruntime version, provider) that passed the check
+
+    @property
+    def graph_file(self) -> Path:
+        """Path of the ONNX graph."""
+        return self.path / "model.onnx"
+
+    @property
+    def tokenizer_file(self) -> Path:
+        """Path of the tokenizer."""
+        return self.path / "tokenizer.json"
+
+    @property
+    def generation_config(self) -> Mapping[str, Any]:
+        """The model's own generation_config.json; empty where there is none."""
+        path = self.path / "generation_config.json"
+        if not path.is_file():
+            return {}
+        value: Mapping[str, Any] = json.loads(path.read_bytes())
+        return value
+
+    def find_damage(self) -> str | None:
+        """Return what differs from the recorded hashes, by reading every file."""
+        for name, recorded in _read_manifest(self.path)["files"].items():
+            with (self.path / name).open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != recorded["sha256"]:
+                    return f"{name} is damaged: its sha256 is not the recorded one"
+        return None
+
+
+def is_model_folder(path: Path) -> bool:
+    """Tell whether `export` wrote this folder."""
+    return (path / MANIFEST_FILE).is_file()
+
+
+def read_model_folder(path: Path) -> ModelFolder:
+    """Read a model folder; checks its files' sizes, not their contents.
+
+    Raises:
+        ModelError: if it was not written by `export`, is of another version, or lacks something.
+    """
+    manifest = _read_manifest(path)
+    try:
+        version = manifest["graph_version"]
+        tokenizer = manifest["tokenizer"]
+        folder = ModelFolder(
+            path=path,
+            shape=ModelShape(**manifest["model"]),
+            precision=manifest["precision"],
+            bos_token_id=tokenizer["bos_token_id"],
+            eos_token_ids=frozenset(tokenizer["eos_token_ids"]),
+            missing_ids=tuple(range(a, b + 1) for a, b in tokenizer["missing_ids"]),
+            source=manifest["source"],
+            checked=tuple((c["onnxruntime"], c["provider"]) for c in manifest["checked"]),
+        )
+        sizes = {name: facts["size"] for name, facts in manifest["files"].items()}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{path / MANIFEST_FILE} is damaged ({error}); export again") from error
+    if version != GRAPH_VERSION:
+        raise ModelError(
+            f"{path} holds graph version {version}, this gpt2 needs {GRAPH_VERSION}; export again"
+        )
+    faults = list(_find_size_faults(path, sizes))
+    if faults:
+        raise ModelError(f"model folder {path} is damaged: {'; '.join(faults)}; export again")
+    return folder
+
+
+def _find_size_faults(path: Path, sizes: Mapping[str, int]) -> Iterable[str]:
+    for name, size in sizes.items():
+        try:
+            found = (path / name).stat().st_size
+        except OSError:
+            yield f"{name} is missing"
+        else:
+            if found != size:
+                yield f"{name} has {found} bytes, expected {size}"
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((path / MANIFEST_FILE).read_bytes())
+    except OSError as error:
+        raise ModelError(f"{path} is no model folder: {MANIFEST_FILE}: {error.strerror}") from error
+    except ValueError as error:
+        raise ModelError(f"{path / MANIFEST_FILE} is damaged ({error}); export again") from error
+    if not isinstance(manifest, dict):
+        raise ModelError(f"{path / MANIFEST_FILE} is damaged (no JSON object); export again")
+    return manifest

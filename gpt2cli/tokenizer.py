@@ -1,0 +1,150 @@
+"""Text to ids and back: encoding, the incremental detokenizer, and the stop-sequence matcher."""
+
+import codecs
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import tokenizers
+
+from gpt2cli.errors import ModelError, PromptError
+from gpt2cli.model_folder import ModelFolder
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """Return GPT-2's map from visible characters to bytes (openai/gpt-2 `src/encoder.py`)."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
+    others = [byte for byte in range(256) if byte not in printable]
+    shifted = {chr(256 + place): byte for place, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | shifted
+
+
+_BYTE_OF: Final = _byte_alphabet()
+
+
+class Tokenizer:
+    """A model folder's byte-level BPE tokenizer."""
+
+    def __init__(self, folder: ModelFolder) -> None:
+        """Load the tokenizer.
+
+        Raises:
+            ModelError: if its file is damaged.
+        """
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(folder.tokenizer_file))
+        except Exception as error:  # tokenizers raises bare Exception
+            raise ModelError(f"{folder.tokenizer_file} cannot be read: {error}") from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._vocab_size = folder.shape.vocab_size
+        self._silent_ids = self._find_special_ids() | folder.eos_token_ids
+        self._bytes: dict[int, bytes] = {}
+        self.bos_token_id = folder.bos_token_id
+        self.eos_token_ids = folder.eos_token_ids
+
+    def encode(self, text: str, *, allow_special: bool = False) -> list[int]:
+        """Return the ids of a prompt; an empty one is the BOS id alone.
+
+        `allow_special` reads `<|endoftext|>` and its like as the token instead of as text.
+
+        Raises:
+            PromptError: if the text is not valid Unicode, needs an id that the model lacks, or is
+                empty though the model has no BOS.
+        """
+        self._tokenizer.encode_special_tokens = not allow_special
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise PromptError(
+                f"the prompt is not valid UTF-8 text (at character {error.start}): "
+                "expected UTF-8, for example from iconv -t UTF-8"
+            ) from error
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        beyond = next((i for i in ids if i >= self._vocab_size), None)
+        if beyond is not None:
+            raise PromptError(
+                f"the prompt's token {self._tokenizer.id_to_token(beyond)!r} has the id {beyond}, "
+                f"but the model's vocabulary ends at {self._vocab_size - 1}; leave it out"
+            )
+        if ids:
+            return ids
+        if self.bos_token_id is None:
+            raise PromptError("the prompt is empty and the model has no BOS token; give some text")
+        return [self.bos_token_id]
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return the bytes that a token adds to the text: none for special and unknown ids."""
+        known = self._bytes.get(token_id)
+        if known is None:
+            known = self._bytes[token_id] = self._find_bytes(token_id)
+        return known
+
+    def _find_bytes(self, token_id: int) -> bytes:
+        token = self._tokenizer.id_to_token(token_id)
+        if token is None or token_id in self._silent_ids:
+            return b""
+        if all(character in _BYTE_OF for character in token):
+            return bytes(_BYTE_OF[character] for character in token)
+        return str(token).encode()  # an added token: stored as it reads
+
+    def _find_special_ids(self) -> frozenset[int]:
+        added = self._tokenizer.get_added_tokens_decoder()
+        return frozenset(token_id for token_id, token in added.items() if token.special)
+
+
+class Detokenizer:
+    """Token ids in, whole characters out.
+
+    The joined output equals the decoding of all bytes at once, with U+FFFD for what is no UTF-8.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def add(self, token_id: int) -> str:
+        """Return the characters that this token completes; often none within an emoji."""
+        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+
+    def finish(self) -> str:
+        """Return what an unfinished character leaves: U+FFFD or nothing."""
+        return self._decoder.decode(b"", final=True)
+
+
+class StopMatcher:
+    """Finds the first stop sequence in streamed text, however the stream is cut.
+
+    First is the one that is complete first; of those complete at the same character, the longest.
+    Text that may still become a stop sequence is held back, nothing else is.
+    """
+
+    def __init__(self, stops: Iterable[str]) -> None:
+        self._stops: Sequence[str] = tuple(stop for stop in stops if stop)
+        self._held = ""
+        self.matched: str | None = None
+
+    def feed(self, text: str) -> str:
+        """Return the text that no stop sequence can claim any more; none after a match."""
+        if self.matched is not None:
+            return ""
+        text = self._held + text
+        found = [(text.find(stop), stop) for stop in self._stops]
+        ends = [(start + len(stop), start, stop) for start, stop in found if start >= 0]
+        if ends:
+            _, start, self.matched = min(ends)
+            self._held = ""
+            return text[:start]
+        kept = max((_overlap(text, stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - kept :]
+        return text[: len(text) - kept]
+
+    def finish(self) -> str:
+        """Return the held text: nothing will complete it."""
+        held, self._held = self._held, ""
+        return held
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return the length of the longest end of `text` that begins `stop` without being all of it."""
+    longest = min(len(text), len(stop) - 1)
+    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
