@@ -6,7 +6,8 @@ prefills and more rows.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,18 +26,29 @@ Array = NDArray[Any]
 # of summation over 48 layers stay well below; a wrong weight, mask or position does not.
 TOLERANCE: Final = 1e-3
 
+CPU_PROVIDER: Final = "CPUExecutionProvider"
+
 _CAPACITY_STEP: Final = 8
 
 
 class GraphRunner:
     """A graph and its cache as plain arrays: every call passes the whole cache in and out."""
 
-    def __init__(self, model_path: Path, config: GPT2Config, *, rows: int, capacity: int) -> None:
+    def __init__(
+        self,
+        model_path: Path,
+        config: GPT2Config,
+        *,
+        rows: int,
+        capacity: int,
+        provider: str = CPU_PROVIDER,
+    ) -> None:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(
-            str(model_path), options, providers=["CPUExecutionProvider"]
-        )
+        with _translated():
+            self._session = onnxruntime.InferenceSession(
+                str(model_path), options, providers=[provider]
+            )
         self._names = [output.name for output in self._session.get_outputs()]
         shape = (rows, config.n_head, capacity, config.head_dim)
         self._cache = {
@@ -46,9 +58,20 @@ class GraphRunner:
         }
 
     def run(
-        self, ids: Sequence[Sequence[int]], starts: Sequence[int], *, first_row: int = 0
+        self,
+        ids: Sequence[Sequence[int]],
+        starts: Sequence[int],
+        *,
+        first_row: int = 0,
+        asked: Sequence[int] | None = None,
     ) -> Array:
-        """Append tokens to consecutive rows: [B, S] ids, [B] past lengths -> logits [B, S, V]."""
+        """Append tokens to consecutive rows: [B, S] ids, [B] past lengths -> logits [B, K, V].
+
+        `asked` are K places in S, the same for every row; default: all of S.
+
+        Raises:
+            CheckError: if ONNX Runtime cannot run the graph.
+        """
         input_ids = np.array(ids, np.int64)
         batch, length = input_ids.shape
         rows = slice(first_row, first_row + batch)
@@ -56,17 +79,22 @@ class GraphRunner:
         feeds = {
             "input_ids": input_ids,
             "position_ids": np.array(starts, np.int64)[:, None] + steps,
-            "logit_positions": np.tile(steps, (batch, 1)),
+            "logit_positions": np.tile(steps if asked is None else np.array(asked), (batch, 1)),
         }
         past = {name: array[rows] for name, array in self._cache.items()}
-        outputs = dict(zip(self._names, self._session.run(self._names, feeds | past), strict=True))
+        with _translated():
+            values = self._session.run(self._names, feeds | past)
+        outputs = dict(zip(self._names, values, strict=True))
         for name, array in self._cache.items():
             array[rows] = outputs[name.replace("past_key_values", "present")]
         logits: Array = outputs["logits"]
         return logits
 
 
-def check_short(model_path: Path, config: GPT2Config, weights: Weights) -> None:
+@np.errstate(over="ignore", invalid="ignore")  # _compare tells what is not finite
+def check_short(
+    model_path: Path, config: GPT2Config, weights: Weights, *, provider: str = CPU_PROVIDER
+) -> None:
     """Check prefill, decode and two ragged rows over a handful of positions.
 
     Raises:
@@ -74,9 +102,11 @@ def check_short(model_path: Path, config: GPT2Config, weights: Weights) -> None:
     """
     longest = min(config.n_positions, 6)
     texts = _texts(config, [longest, max(1, longest - 2)])
-    _check_rows(model_path, config, weights, texts, decoded=min(2, longest - 1))
+    decoded = min(2, longest - 1)
+    _check_rows(model_path, config, weights, texts, decoded=decoded, provider=provider)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def check_full(
     model_path: Path,
     config: GPT2Config,
@@ -102,10 +132,11 @@ def check_full(
         runner = GraphRunner(model_path, config, rows=1, capacity=limit)
         edges = [0, *sorted({c for c in cuts if 0 < c < limit}), limit]
         for start, stop in itertools.pairwise(edges):
-            found = runner.run([text[start:stop]], [start])[0]  # [S, V]
-            for row, position in enumerate(asked):
-                if start <= position < stop:
-                    _compare(found[position - start], expected[row], f"position {position}")
+            rows = [row for row, position in enumerate(asked) if start <= position < stop]
+            places = [asked[row] - start for row in rows]  # all S of them would be S·V numbers
+            found = runner.run([text[start:stop]], [start], asked=places)[0]  # [K, V]
+            for row, logits in zip(rows, found, strict=True):
+                _compare(logits, expected[row], f"position {asked[row]}")
 
 
 def _check_rows(
@@ -115,12 +146,13 @@ def _check_rows(
     texts: Sequence[Sequence[int]],
     *,
     decoded: int,
+    provider: str = CPU_PROVIDER,
 ) -> None:
     """Prefill each row by itself, then decode the last `decoded` tokens of all rows together."""
     oracle = Reference(config, weights, dtype=np.float32)
     expected = [oracle.logits(text, range(len(text))) for text in texts]  # [S, V] each
     capacity = -(-max(map(len, texts)) // _CAPACITY_STEP) * _CAPACITY_STEP
-    runner = GraphRunner(model_path, config, rows=len(texts), capacity=capacity)
+    runner = GraphRunner(model_path, config, rows=len(texts), capacity=capacity, provider=provider)
     starts = [max(0, len(text) - decoded) for text in texts]
     for row, (text, start) in enumerate(zip(texts, starts, strict=True)):
         if start:
@@ -141,6 +173,8 @@ def _texts(config: GPT2Config, lengths: Sequence[int]) -> list[list[int]]:
 
 
 def _compare(found: Array, expected: Array, what: str) -> None:
+    if not np.isfinite(expected).all():
+        raise CheckError(f"the checkpoint's own logits are not finite at {what}")
     difference = float(np.abs(found - expected).max())
     largest = max(1.0, float(np.abs(expected).max()))
     if not difference <= TOLERANCE * largest:  # also when it is NaN
@@ -148,3 +182,12 @@ def _compare(found: Array, expected: Array, what: str) -> None:
             f"the exported graph is wrong at {what}: logits differ from the reference by "
             f"{difference:.2g} where {TOLERANCE * largest:.2g} is allowed"
         )
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # onnxruntime's exceptions have no base of their own
+        reason = " ".join(str(error).split())
+        raise CheckError(f"ONNX Runtime cannot run the exported graph: {reason}") from error

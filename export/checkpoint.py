@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import ml_dtypes  # noqa: F401  # gives numpy the name "bfloat16"; safetensors' numpy reader needs it
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
@@ -68,7 +69,9 @@ class Checkpoint:
     def __init__(self, path: Path, file: Any) -> None:
         self._path = path
         self._file = file
-        self._stored_names = {_normalise(name): name for name in file.keys()}  # noqa: SIM118
+        names: list[str] = list(file.keys())
+        self._stored_names = {_normalise(name): name for name in names}
+        self._twice = [n for n in names if self._stored_names[_normalise(n)] != n]
 
     def read(self, name: str) -> Array:
         """Return one weight as float32, in its published shape.
@@ -87,7 +90,8 @@ class Checkpoint:
         """Return every reason why these weights are not those of `config`; reads all of them."""
         expected = expected_weights(config)
         tied_head = {"lm_head.weight"} if config.tie_word_embeddings else set()
-        faults = [f"{n} is missing" for n in expected if n not in self._stored_names]
+        faults = [f"{n} is there with and without the prefix transformer." for n in self._twice]
+        faults += [f"{n} is missing" for n in expected if n not in self._stored_names]
         faults += [
             f"{n} is not a GPT-2 weight"
             for n in sorted(self._stored_names)

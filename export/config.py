@@ -49,6 +49,8 @@ _REFUSED: Final[Mapping[str, object]] = {
 }
 
 _LARGEST_SIZE: Final = 2**31 - 1
+# Each layer is listed and built one by one; a hostile number must not fill the memory.
+_MOST_LAYERS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +109,14 @@ class _Fields:
         self.raw = raw
         self.faults: list[str] = []
 
-    def size(self, name: str, default: int | None = None) -> int:
+    def size(self, name: str, *, default: int | None = None, largest: int = _LARGEST_SIZE) -> int:
         """Return a positive integer; 0 stands for a value that was reported as a fault."""
         names = (name, *_ALIASES.get(name, ()))
         value: object = next((self.raw[n] for n in names if n in self.raw), None)
         if value is None and default is not None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _LARGEST_SIZE:
-            self._expected(name, "a positive integer", value)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= largest:
+            self._expected(name, f"an integer from 1 to {largest}", value)
             return 0
         return value
 
@@ -141,12 +143,15 @@ class _Fields:
         return ACTIVATIONS.get(str(value), "")
 
     def token_ids(self, name: str, vocab_size: int, *sources: Mapping[str, Any]) -> tuple[int, ...]:
-        """Return the ids of the first source that names any; empty if none does."""
+        """Return the ids of the first source that names any; empty if none does.
+
+        A `vocab_size` of 0, one that was reported as a fault, does not bound them.
+        """
         value: Any = next((s[name] for s in sources if s.get(name) is not None), [])
         ids = value if isinstance(value, list) else [value]
         for token_id in ids:
             is_id = isinstance(token_id, int) and not isinstance(token_id, bool)
-            if not is_id or not 0 <= token_id < max(vocab_size, 1):
+            if not is_id or not 0 <= token_id < (vocab_size or _LARGEST_SIZE):
                 self._expected(name, f"token ids below vocab_size {vocab_size}", token_id)
                 return ()
         return tuple(ids)
@@ -163,7 +168,7 @@ def _parse(fields: _Fields, generation: Mapping[str, Any]) -> GPT2Config | None:
         fields.faults.append(f"n_embd {n_embd} is not a multiple of n_head {n_head}")
     bos_ids = fields.token_ids("bos_token_id", vocab_size, generation, fields.raw)
     config = GPT2Config(
-        n_layer=fields.size("n_layer"),
+        n_layer=fields.size("n_layer", largest=_MOST_LAYERS),
         n_head=n_head,
         n_embd=n_embd,
         n_positions=fields.size("n_positions"),

@@ -2,7 +2,8 @@
 
 The order is fixed: read → validate → build → write to a temporary folder → check → rename.
 The folder takes its final name in one rename after everything in it is written, checked and
-flushed to disk: a kill at any point leaves at most a `.NAME.*.partial` folder beside it.
+flushed to disk: a kill at any point leaves at most a `.NAME.*.partial` folder beside it. A folder
+that it replaces is moved aside first, to `.NAME.*.replaced`, and deleted last.
 """
 
 import errno
@@ -20,7 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from export.check import check_full, check_short
+from export.check import CPU_PROVIDER, check_full, check_short
 from export.checkpoint import Checkpoint, expected_weights, open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckpointError, OutputError
@@ -31,7 +32,11 @@ from export.tokenizer import TokenizerFacts, gather_facts, read_tokenizer
 MODEL_FILE: Final = "model.onnx"
 DATA_FILE: Final = "model.onnx.data"
 MANIFEST_FILE: Final = "export.json"
-PROVIDER_CHECKED: Final = "CPUExecutionProvider"
+
+_COPIED_FILES: Final = ("config.json", "generation_config.json")
+_TOKENIZER_FILE: Final = "tokenizer.json"
+# All that a model folder may hold; nothing else is ever replaced.
+_FILES: Final = frozenset({MODEL_FILE, DATA_FILE, MANIFEST_FILE, _TOKENIZER_FILE, *_COPIED_FILES})
 
 # A page: external data is memory-mapped.
 _ALIGNMENT: Final = 4096
@@ -61,9 +66,9 @@ def convert(
     """
     _refuse_taken(out, force=force)
     report("reading the checkpoint")
-    config = _read_all_faults(source)
+    config = _read_valid_config(source)
     facts = gather_facts(read_tokenizer(source), config)
-    with open_checkpoint(source) as weights, _written_whole(out) as folder:
+    with open_checkpoint(source) as weights, _written_whole(out, force=force) as folder:
         report("writing the graph and the weights")
         _write_model(folder, config, weights)
         _copy_descriptions(source, folder)
@@ -86,10 +91,20 @@ def describe_local(source: Path) -> dict[str, Any]:
     }
 
 
-def _read_all_faults(source: Path) -> GPT2Config:
+def _read_valid_config(source: Path) -> GPT2Config:
     """Validate config, tokenizer and weights, and report the faults of all three at once."""
+    try:
+        config, faults = _gather_faults(source)
+    except OSError as error:  # a folder that may not be entered, a name that is too long
+        raise CheckpointError(source, [f"cannot be read: {error.strerror}"]) from error
+    if faults or config is None:
+        raise CheckpointError(source, faults)
+    return config
+
+
+def _gather_faults(source: Path) -> tuple[GPT2Config | None, list[str]]:
     if not source.is_dir():
-        raise CheckpointError(source, ["is not a folder; expected a GPT-2 checkpoint folder"])
+        return None, ["is not a folder; expected a GPT-2 checkpoint folder"]
     faults: list[str] = []
     config = None
     try:
@@ -105,9 +120,7 @@ def _read_all_faults(source: Path) -> GPT2Config:
         read_tokenizer(source)
     except CheckpointError as error:
         faults += error.faults
-    if faults or config is None:
-        raise CheckpointError(source, faults)
-    return config
+    return config, faults
 
 
 def _write_model(folder: Path, config: GPT2Config, weights: Checkpoint) -> None:
@@ -122,13 +135,13 @@ def _write_model(folder: Path, config: GPT2Config, weights: Checkpoint) -> None:
 
 
 def _copy_descriptions(source: Path, folder: Path) -> None:
-    for name in ("config.json", "generation_config.json"):
+    for name in (*_COPIED_FILES, _TOKENIZER_FILE):
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
-    if (source / "tokenizer.json").is_file():
-        shutil.copyfile(source / "tokenizer.json", folder / "tokenizer.json")
-    else:
-        read_tokenizer(source).save(str(folder / "tokenizer.json"))
+    if not (folder / _TOKENIZER_FILE).is_file():
+        # Not Tokenizer.save (0.23.3): on a full disk it raises a bare Exception.
+        text = read_tokenizer(source).to_str(pretty=True)
+        (folder / _TOKENIZER_FILE).write_text(text, encoding="utf-8")
 
 
 def _describe(
@@ -154,7 +167,7 @@ def _describe(
         },
         "files": {path.name: _fingerprint(path) for path in sorted(folder.iterdir())},
         "onnx": onnx.__version__,
-        "checked": [{"onnxruntime": onnxruntime.__version__, "provider": PROVIDER_CHECKED}],
+        "checked": [{"onnxruntime": onnxruntime.__version__, "provider": CPU_PROVIDER}],
     }
 
 
@@ -180,16 +193,36 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _refuse_taken(out: Path, *, force: bool) -> None:
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    try:
+        names = _names_at(out)
+    except OSError as error:
+        raise _cannot_write(out, error) from error
+    if names == set():
         return
-    if not (out / MANIFEST_FILE).is_file():
+    if names is None or MANIFEST_FILE not in names:
         raise OutputError(f"{out} exists and is not a model folder; choose another place")
+    others = {name for name in names - _FILES if not name.startswith(".")}
+    if others:
+        other = ascii(min(others))
+        raise OutputError(f"{out} holds {other}, no part of a model folder; choose another place")
     if not force:
         raise OutputError(f"{out} exists; use --force to replace it")
 
 
+def _names_at(out: Path) -> set[str] | None:
+    """Return the names in a folder; none where nothing is; None if it is not a folder of its own.
+
+    A link is not: the rename would replace the link, not the folder behind it.
+    """
+    if out.is_symlink():
+        return None
+    if out.is_dir():
+        return {path.name for path in out.iterdir()}
+    return None if out.exists() else set()
+
+
 @contextmanager
-def _written_whole(out: Path) -> Iterator[Path]:
+def _written_whole(out: Path, *, force: bool) -> Iterator[Path]:
     """Give a temporary folder beside `out` that becomes `out` if the block succeeds."""
     temporary: Path | None = None
     try:
@@ -200,29 +233,36 @@ def _written_whole(out: Path) -> Iterator[Path]:
         yield temporary
         _flush(temporary)
         temporary.chmod(0o777 & ~_umask())  # mkdtemp makes it private
+        _refuse_taken(out, force=force)  # again: the work took its time
         _put_in_place(temporary, out)
     except OSError as error:
-        place = error.filename or out
-        full = " (the disk is full)" if error.errno == errno.ENOSPC else ""
-        raise OutputError(f"cannot write {place}: {error.strerror or error}{full}") from error
+        raise _cannot_write(out, error) from error
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _put_in_place(temporary: Path, out: Path) -> None:
-    if out.exists() and any(out.iterdir()):
-        aside = temporary.with_suffix(".replaced")
-        out.rename(aside)
+    aside = temporary.with_suffix(".replaced")
+    try:
+        if out.exists():
+            out.rename(aside)
         temporary.rename(out)
-        shutil.rmtree(aside)
-    else:
-        temporary.rename(out)
+    finally:
+        if aside.exists() and not out.exists():  # a fault or Ctrl-C between the two renames
+            aside.rename(out)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _cannot_write(out: Path, error: OSError) -> OutputError:
+    place = f"{error.filename}: " if error.filename and error.filename != str(out) else ""
+    full = " (the disk is full)" if error.errno == errno.ENOSPC else ""
+    return OutputError(f"cannot write {out}: {place}{error.strerror or error}{full}")
 
 
 def _flush(folder: Path) -> None:
     for path in folder.iterdir():
-        with path.open("rb") as file:
+        with path.open("r+b") as file:  # Windows flushes only what may be written
             os.fsync(file.fileno())
 
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
@@ -65,15 +65,20 @@ def _read_tokenizer_json(path: Path) -> Tokenizer:
     return Tokenizer.from_str(text)
 
 
-def _refuse_other_kinds(folder: Path, raw: dict[str, Any]) -> None:
-    model = (raw.get("model") or {}).get("type", "BPE")
-    if model != "BPE":
+def _refuse_other_kinds(folder: Path, raw: object) -> None:
+    model = _type_of_part(raw, "model")
+    if model not in ("BPE", None):  # None: older files do not say; BPE is what then fits or not
         fault = f"the tokenizer is {model}, expected byte-level BPE as GPT-2's"
         raise CheckpointError(folder, [fault])
-    decoder = raw.get("decoder") or {}
-    if decoder.get("type") != "ByteLevel":
-        fault = f"the tokenizer's decoder is {decoder.get('type')}, expected ByteLevel as GPT-2's"
+    decoder = _type_of_part(raw, "decoder")
+    if decoder != "ByteLevel":
+        fault = f"the tokenizer's decoder is {decoder}, expected ByteLevel as GPT-2's"
         raise CheckpointError(folder, [fault])
+
+
+def _type_of_part(raw: object, part: str) -> object:
+    value = raw.get(part) if isinstance(raw, dict) else None
+    return value.get("type") if isinstance(value, dict) else None
 
 
 def _read_vocabulary(folder: Path) -> Tokenizer:

@@ -50,19 +50,24 @@ class ModelFolder:
 
     @property
     def generation_config(self) -> Mapping[str, Any]:
-        """The model's own generation_config.json; empty where there is none."""
+        """The model's own generation_config.json; empty where there is none.
+
+        Raises:
+            ModelError: if it is damaged.
+        """
         path = self.path / "generation_config.json"
-        if not path.is_file():
-            return {}
-        value: Mapping[str, Any] = json.loads(path.read_bytes())
-        return value
+        return _read_object(path) if path.is_file() else {}
 
     def find_damage(self) -> str | None:
         """Return what differs from the recorded hashes, by reading every file."""
-        for name, recorded in _read_manifest(self.path)["files"].items():
-            with (self.path / name).open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != recorded["sha256"]:
-                    return f"{name} is damaged: its sha256 is not the recorded one"
+        for name, recorded in _read_object(self.path / MANIFEST_FILE)["files"].items():
+            try:
+                with (self.path / name).open("rb") as file:
+                    found = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                return f"{name} cannot be read: {error.strerror}"
+            if found != recorded["sha256"]:
+                return f"{name} is damaged: its sha256 is not the recorded one"
         return None
 
 
@@ -77,9 +82,15 @@ def read_model_folder(path: Path) -> ModelFolder:
     Raises:
         ModelError: if it was not written by `export`, is of another version, or lacks something.
     """
-    manifest = _read_manifest(path)
+    if not is_model_folder(path):
+        raise ModelError(f"{path} is no model folder: it has no {MANIFEST_FILE}")
+    manifest = _read_object(path / MANIFEST_FILE)
+    version = manifest.get("graph_version")
+    if version != GRAPH_VERSION:
+        raise ModelError(
+            f"{path} holds graph version {version}, this gpt2 needs {GRAPH_VERSION}; export again"
+        )
     try:
-        version = manifest["graph_version"]
         tokenizer = manifest["tokenizer"]
         folder = ModelFolder(
             path=path,
@@ -92,12 +103,8 @@ def read_model_folder(path: Path) -> ModelFolder:
             checked=tuple((c["onnxruntime"], c["provider"]) for c in manifest["checked"]),
         )
         sizes = {name: facts["size"] for name, facts in manifest["files"].items()}
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path / MANIFEST_FILE} is damaged ({error}); export again") from error
-    if version != GRAPH_VERSION:
-        raise ModelError(
-            f"{path} holds graph version {version}, this gpt2 needs {GRAPH_VERSION}; export again"
-        )
     faults = list(_find_size_faults(path, sizes))
     if faults:
         raise ModelError(f"model folder {path} is damaged: {'; '.join(faults)}; export again")
@@ -115,13 +122,13 @@ def _find_size_faults(path: Path, sizes: Mapping[str, int]) -> Iterable[str]:
                 yield f"{name} has {found} bytes, expected {size}"
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_object(path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((path / MANIFEST_FILE).read_bytes())
+        value = json.loads(path.read_bytes())
     except OSError as error:
-        raise ModelError(f"{path} is no model folder: {MANIFEST_FILE}: {error.strerror}") from error
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise ModelError(f"{path / MANIFEST_FILE} is damaged ({error}); export again") from error
-    if not isinstance(manifest, dict):
-        raise ModelError(f"{path / MANIFEST_FILE} is damaged (no JSON object); export again")
-    return manifest
+        raise ModelError(f"{path} is damaged ({error}); export again") from error
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} is damaged (no JSON object); export again")
+    return value

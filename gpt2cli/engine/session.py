@@ -40,6 +40,7 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
 def open_copy_session(model: bytes, device: Device) -> Any:
     """Return a session for a small graph made in memory, on the same provider as the model."""
     options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # a default pool would warn where not all cores are allowed
     options.log_severity_level = _ERRORS_ONLY
     return onnxruntime.InferenceSession(model, options, providers=[_provider(device)])
 

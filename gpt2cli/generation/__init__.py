@@ -1,6 +1,7 @@
 """The decode loop: requests → slots → prefill → (sample, decode)* → chunks."""
 
 from gpt2cli.generation.loop import Counts, LogitsEngine, generate
+from gpt2cli.generation.ordering import in_sample_order
 from gpt2cli.generation.requests import (
     Chunk,
     Finish,
@@ -24,6 +25,7 @@ __all__ = [
     "PreparedRequest",
     "Request",
     "generate",
+    "in_sample_order",
     "prepare",
     "seed_of",
 ]

@@ -1,11 +1,14 @@
 """Logits processors: they may change which token is most likely, and see the row's history."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Logits = NDArray[np.float32]
+
+_FINITE: Final = (float(np.finfo(np.float32).min), float(np.finfo(np.float32).max))
 
 
 def forbid(logits: Logits, ids: NDArray[np.int64]) -> Logits:
@@ -23,7 +26,9 @@ def penalise_repetition(logits: Logits, seen: Sequence[int], penalty: float) -> 
     """
     changed = logits.copy()
     places = np.array(seen, np.int64)
-    scores = logits[places]
-    factor = np.float32(penalty)
-    changed[places] = np.where(scores < 0, scores * factor, scores / factor)
+    scores = logits[places].astype(np.float64)
+    with np.errstate(over="ignore"):
+        penalised = np.where(scores < 0, scores * penalty, scores / penalty)
+    # However extreme the penalty, what was finite stays so; what is forbidden stays forbidden.
+    changed[places] = np.where(np.isfinite(scores), np.clip(penalised, *_FINITE), scores)
     return changed

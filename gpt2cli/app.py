@@ -1,0 +1,93 @@
+"""The command-line application: commands, and known errors as one line and an exit code."""
+
+import os
+import sys
+from importlib import metadata
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from gpt2cli.commands.export import export
+from gpt2cli.commands.generate import generate
+from gpt2cli.errors import Gpt2Error, UsageError
+from gpt2cli.terminal.notes import PROGRAM, write_error
+
+_DONE: Final = 0
+_FAILED: Final = 1
+_USAGE: Final = 2
+_INTERRUPTED: Final = 130
+
+
+class _Group(TyperGroup):
+    """The command group; the one place that turns exceptions into exit codes."""
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run a command and exit."""
+        extra |= {"standalone_mode": False, "prog_name": PROGRAM}
+        try:
+            code = super().main(*args, **extra)
+        except typer.TyperException as error:
+            _say(error)
+            code = error.exit_code
+        except UsageError as error:
+            write_error(str(error))
+            code = _USAGE
+        except Gpt2Error as error:
+            write_error(str(error))
+            code = _FAILED
+        except (KeyboardInterrupt, typer.Abort):
+            code = _INTERRUPTED
+        except BrokenPipeError:  # nobody reads the result any more: nothing is left to do
+            _abandon_stdout()
+            code = _DONE
+        sys.exit(code if isinstance(code, int) else _DONE)
+
+
+def _say(error: typer.TyperException) -> None:
+    """Write a usage error with where to read on; it is empty where help was shown instead."""
+    message = error.format_message()
+    context = getattr(error, "ctx", None)
+    if message and context is not None:
+        message = f"{message.rstrip('.')} (see {context.command_path} --help)"
+    if message:
+        write_error(message)
+
+
+def _abandon_stdout() -> None:
+    """Let Python's own flush at exit find no broken pipe."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+app = typer.Typer(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+)
+app.command()(generate)
+app.command()(export)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(metadata.version("gpt2"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """GPT-2 text generation: prompts in, text out, on this machine."""
+
+
+def main() -> None:
+    """Run the program."""
+    app()

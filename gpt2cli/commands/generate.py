@@ -1,0 +1,122 @@
+"""`gpt2 generate`: one prompt, one or several completions, streamed as they are made."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpt2cli.commands.options import (
+    LimitOptions,
+    ModelOptions,
+    OutputOptions,
+    PromptOptions,
+    ReportOptions,
+    SamplingOptions,
+    flatten,
+)
+
+if TYPE_CHECKING:
+    from gpt2cli.commands.start import ReadyRequest
+    from gpt2cli.terminal.notes import Notes
+    from gpt2cli.terminal.result import ResultWriter
+    from gpt2cli.terminal.samples import SampleView
+
+
+@flatten
+def generate(
+    *,
+    prompt: Annotated[
+        str | None,
+        typer.Argument(
+            show_default=False,
+            help="Text to go on from. - is stdin, which is also read if there is no prompt; "
+            '"" starts from nothing.',
+        ),
+    ] = None,
+    sampling: SamplingOptions,
+    limits: LimitOptions,
+    source: PromptOptions,
+    output: OutputOptions,
+    report: ReportOptions,
+    model: ModelOptions,
+) -> None:
+    """Go on from a prompt.
+
+    Prints the prompt and its completion to stdout as they are made; everything else goes to stderr.
+
+    For example:
+
+    gpt2 generate "Once upon a time" -n 100
+
+    gpt2 generate "The answer is" --greedy --json | jq -r .completion
+    """
+    from gpt2cli.commands.text import read_prompt
+    from gpt2cli.terminal.notes import Notes
+    from gpt2cli.terminal.result import open_result
+
+    text = read_prompt(prompt, source.file)
+    with Notes(quiet=report.quiet) as notes:
+        from gpt2cli.commands.start import get_ready  # heavy: not for --help or a bad prompt
+
+        ready = get_ready(
+            text,
+            sampling=sampling,
+            limits=limits,
+            model=model,
+            samples=output.samples,
+            allow_special=source.allow_special,
+            listener=notes,
+        )
+        notes.pause()
+        with open_result(output.output) as writer:
+            first_token_seconds = _stream(ready, _choose_view(ready, writer, output), notes)
+        if report.stats:
+            _report(ready, first_token_seconds, notes)
+
+
+def _choose_view(
+    ready: "ReadyRequest", writer: "ResultWriter", output: OutputOptions
+) -> "SampleView":
+    from gpt2cli.commands.text import unescape
+    from gpt2cli.terminal.samples import RecordView, TextView
+
+    request = ready.prepared.request
+    if output.json:
+        return RecordView(writer, request=request, model=ready.model)
+    prompt = request.prompt if output.echo else ""
+    return TextView(writer, prompt=prompt, separator=unescape(output.separator))
+
+
+def _stream(ready: "ReadyRequest", view: "SampleView", notes: "Notes") -> float | None:
+    """Show all chunks; return when the first token was there, in seconds of the process."""
+    from gpt2cli.generation import FinishReason
+    from gpt2cli.terminal.statistics import process_seconds
+
+    first_token_seconds = None
+    at_limit = False
+    try:
+        view.begin()
+        for chunk in ready.run():
+            view.show(chunk)
+            if first_token_seconds is None:
+                first_token_seconds = process_seconds()
+            at_limit |= chunk.finish is not None and chunk.finish.reason is FinishReason.CONTEXT
+    except KeyboardInterrupt:
+        view.interrupt()
+        raise
+    if at_limit:
+        limit = ready.model.engine.shape.n_positions
+        notes.note(f"stopped at the model's limit of {limit} tokens; --overflow slide goes on")
+    return first_token_seconds
+
+
+def _report(ready: "ReadyRequest", first_token_seconds: float | None, notes: "Notes") -> None:
+    from gpt2cli.terminal.statistics import describe_run
+
+    for line in describe_run(
+        ready.model,
+        ready.counts,
+        seed=ready.prepared.request.seed,
+        first_token_seconds=first_token_seconds,
+        from_model=ready.from_model,
+    ):
+        notes.report(line)

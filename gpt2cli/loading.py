@@ -1,0 +1,49 @@
+"""From a model's name to what runs it: engine, tokenizer and sampler, ready to use."""
+
+from dataclasses import dataclass
+
+from gpt2cli.engine import Engine, choose_device
+from gpt2cli.sampling import Sampler
+from gpt2cli.store import Listener, StoredModel, find_model
+from gpt2cli.store.exports import check_again
+from gpt2cli.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model in memory, and what records tell of it."""
+
+    stored: StoredModel
+    engine: Engine
+    tokenizer: Tokenizer
+    sampler: Sampler
+
+
+def load_model(
+    name: str | None,
+    *,
+    revision: str | None,
+    precision: str,
+    device: str,
+    threads: int | None,
+    offline: bool,
+    max_slots: int,
+    listener: Listener,
+) -> LoadedModel:
+    """Find and load a model; None is the default one.
+
+    Raises:
+        ModelError: if it cannot be had, converted or loaded.
+        DeviceError: if the device asked for cannot run it.
+        UsageError: if an option does not fit the model.
+    """
+    where = choose_device(device)
+    stored = find_model(
+        name, revision=revision, precision=precision, offline=offline, listener=listener
+    )
+    provider = "CPUExecutionProvider" if where.kind == "cpu" else "CUDAExecutionProvider"
+    listener.stage(f"loading {stored.name}")
+    check_again(stored.folder, provider)
+    engine = Engine(stored.folder, where, max_slots=max_slots, threads=threads)
+    sampler = Sampler(stored.folder.missing_ids)
+    return LoadedModel(stored, engine, Tokenizer(stored.folder), sampler)

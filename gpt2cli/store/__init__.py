@@ -1,0 +1,6 @@
+"""From a model's name to a model folder: alias, folder, cache, hub, export on first use."""
+
+from gpt2cli.store.exports import export_to
+from gpt2cli.store.store import Listener, StoredModel, find_checkpoint, find_model
+
+__all__ = ["Listener", "StoredModel", "export_to", "find_checkpoint", "find_model"]

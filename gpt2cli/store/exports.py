@@ -1,0 +1,153 @@
+"""The cache of exported models: made on first use, once, and checked again where it will run.
+
+The only module that imports `export`, and only when something is to be exported or checked.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpt2cli.errors import ModelError
+from gpt2cli.model_folder import GRAPH_VERSION, ModelFolder, is_model_folder, read_model_folder
+from gpt2cli.store.places import cache_folder, writable_cache
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportKey:
+    """What an exported model is known by: its source, precision and graph version."""
+
+    label: str  # for people who look into the cache
+    origin: Mapping[str, Any]  # what identifies the source, as export.json keeps it
+    precision: str
+
+    @property
+    def folder_name(self) -> str:
+        """The model folder's name in the cache."""
+        key = json.dumps([self.origin, self.precision, GRAPH_VERSION], sort_keys=True)
+        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+        label = re.sub(r"[^\w.-]+", "--", self.label)[-60:]
+        return f"{label}-{self.precision}-{digest}"
+
+
+def find_exported(key: ExportKey) -> ModelFolder | None:
+    """Return the model folder from the cache if it is there and whole."""
+    folder = cache_folder() / "models" / key.folder_name
+    try:
+        return read_model_folder(folder) if is_model_folder(folder) else None
+    except ModelError:
+        return None
+
+
+def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report) -> ModelFolder:
+    """Return the exported model, converting the checkpoint if the cache has it not.
+
+    Processes that ask at the same moment wait for one of them.
+
+    Raises:
+        ModelError: if the checkpoint cannot be converted or the cache not written.
+    """
+    from filelock import FileLock  # only where something is written
+
+    found = find_exported(key)
+    if found is not None:
+        return found
+    models = writable_cache(note) / "models"
+    models.mkdir(exist_ok=True)
+    folder = models / key.folder_name
+    stage(f"waiting for another gpt2 that exports {key.label}")
+    with FileLock(models / f".{key.folder_name}.lock"):
+        if is_model_folder(folder):
+            try:
+                return read_model_folder(folder)
+            except ModelError:
+                note(f"the exported {key.label} is damaged; exporting it again")
+                shutil.rmtree(folder)
+        _remove_leftovers(folder)
+        note(f"exporting {key.label} for its first use (kept in {models})")
+        export_to(checkpoint, folder, precision=key.precision, origin=key.origin, stage=stage)
+    return read_model_folder(folder)
+
+
+def export_to(
+    checkpoint: Path,
+    out: Path,
+    *,
+    precision: str,
+    origin: Mapping[str, Any] | None = None,
+    full_check: bool = False,
+    force: bool = False,
+    stage: Report = lambda text: None,
+) -> None:
+    """Convert a checkpoint folder to the model folder `out`.
+
+    Raises:
+        ModelError: if it cannot be read, converted or written.
+    """
+    with _translated():
+        from export.convert import convert
+        from export.precision import Precision
+
+        convert(
+            checkpoint,
+            out,
+            precision=Precision(precision),
+            origin=origin,
+            full_check=full_check,
+            force=force,
+            report=stage,
+        )
+
+
+def local_origin(checkpoint: Path) -> dict[str, Any]:
+    """Return what identifies a local checkpoint: its path, and each file's size and time.
+
+    Raises:
+        ModelError: if the folder cannot be read.
+    """
+    try:
+        files = sorted(p for p in checkpoint.iterdir() if p.is_file() and p.name[0] != ".")
+        stats = {p.name: p.stat() for p in files}
+    except OSError as error:
+        raise ModelError(f"{checkpoint} cannot be read: {error.strerror}") from error
+    sizes_and_times = {name: [s.st_size, s.st_mtime_ns] for name, s in stats.items()}
+    return {"path": str(checkpoint.resolve()), "files": sizes_and_times}
+
+
+def check_again(folder: ModelFolder, provider: str) -> None:
+    """Run the short check once where another onnxruntime or provider passed it, and note that.
+
+    Raises:
+        ModelError: if the graph is wrong there.
+    """
+    import onnxruntime
+
+    if (onnxruntime.__version__, provider) in folder.checked:
+        return
+    with _translated():
+        from export.recheck import recheck
+
+        recheck(folder.path, provider)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed exports left; the lock says that none is running."""
+    for leftover in folder.parent.glob(f".{folder.name}.*.partial"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    from export.errors import ExportError
+
+    try:
+        yield
+    except ExportError as error:
+        raise ModelError(str(error)) from error

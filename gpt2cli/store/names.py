@@ -1,0 +1,79 @@
+"""What a model's name means: alias, folder or hub id."""
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpt2cli.errors import ModelError
+
+DEFAULT_MODEL: Final = "gpt2"
+STARTER: Final = "starter"
+
+HUB_ALIASES: Final[Mapping[str, str]] = {
+    "gpt2": "openai-community/gpt2",
+    "124M": "openai-community/gpt2",
+    "gpt2-medium": "openai-community/gpt2-medium",
+    "355M": "openai-community/gpt2-medium",
+    "gpt2-large": "openai-community/gpt2-large",
+    "774M": "openai-community/gpt2-large",
+    "gpt2-xl": "openai-community/gpt2-xl",
+    "1558M": "openai-community/gpt2-xl",
+    "distilgpt2": "distilbert/distilgpt2",
+}
+
+_HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class HubName:
+    """A repository on the hub, `owner/name`."""
+
+    repo: str
+
+
+@dataclass(frozen=True, slots=True)
+class FolderName:
+    """A local folder: a checkpoint or a model folder."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class StarterName:
+    """The checkpoint that is bundled with this package."""
+
+
+ModelName = HubName | FolderName | StarterName
+
+
+def parse_name(name: str) -> ModelName:
+    """Return what `name` means: an alias first, then a folder that exists, then a hub id.
+
+    Raises:
+        ModelError: if it is none of these; suggests the nearest.
+    """
+    if name == STARTER:
+        return StarterName()
+    if name in HUB_ALIASES:
+        return HubName(HUB_ALIASES[name])
+    path = Path(name).expanduser()
+    if _is_folder(path):
+        return FolderName(path)
+    if _HUB_ID.fullmatch(name):
+        return HubName(name)
+    if "/" in name or "\\" in name or name.startswith((".", "~")):
+        raise ModelError(f"model {name!r}: there is no such folder, and it is no hub id owner/name")
+    aliases = [STARTER, *HUB_ALIASES]
+    nearest = difflib.get_close_matches(name, aliases, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(aliases)}"
+    raise ModelError(f"unknown model {name!r}: {hint} A hub id (owner/name) or a folder works too")
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name too long, or with a NUL
+        return False

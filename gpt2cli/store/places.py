@@ -1,0 +1,60 @@
+"""Where this tool keeps things: the cache, and what it remembers of this user."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import platformdirs
+
+from gpt2cli.errors import ModelError
+
+
+def cache_folder() -> Path:
+    """Return the user's cache folder for this tool, which may not exist yet."""
+    return platformdirs.user_cache_path("gpt2")
+
+
+def state_folder() -> Path:
+    """Return the folder for what is remembered between runs, which may not exist yet."""
+    return platformdirs.user_state_path("gpt2")
+
+
+def writable_cache(note: Callable[[str], None]) -> Path:
+    """Return the cache folder, or a private temporary one if it cannot be written.
+
+    Raises:
+        ModelError: if neither can.
+    """
+    usual = cache_folder()
+    reason = _try_write(usual)
+    if reason is None:
+        return usual
+    owner = os.getuid() if hasattr(os, "getuid") else "user"
+    other = Path(tempfile.gettempdir()) / f"gpt2-cache-{owner}"
+    other_reason = _try_write(other) or _find_foreign_owner(other)
+    if other_reason is not None:
+        raise ModelError(
+            f"no place for exported models: {usual}: {reason}; {other}: {other_reason}; "
+            "set XDG_CACHE_HOME to a folder that can be written"
+        )
+    note(f"{usual} cannot be written ({reason}); using {other}")
+    return other
+
+
+def _try_write(folder: Path) -> str | None:
+    """Return why nothing can be written in `folder`; None if it can."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _find_foreign_owner(folder: Path) -> str | None:
+    """Guard against a folder that somebody else laid in the shared temporary directory."""
+    found = folder.lstat()
+    if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022):
+        return "it belongs to, or can be written by, somebody else"
+    return None

@@ -1,0 +1,238 @@
+"""Finds the model folder for a name, and which model runs when none is named."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from gpt2cli.errors import HubError, UsageError
+from gpt2cli.model_folder import ModelFolder, is_model_folder, read_model_folder
+from gpt2cli.store import hub
+from gpt2cli.store.default import DefaultMemory, recall_default, remember_default
+from gpt2cli.store.exports import ExportKey, export_once, find_exported, local_origin
+from gpt2cli.store.names import (
+    DEFAULT_MODEL,
+    STARTER,
+    FolderName,
+    HubName,
+    StarterName,
+    parse_name,
+)
+from gpt2cli.store.places import cache_folder
+
+STARTER_FOLDER: Final = Path(__file__).parent.parent / "starter"
+AUTO_PRECISION: Final = "fp32"
+
+
+class Listener(Protocol):
+    """Is told what happens meanwhile."""
+
+    def note(self, text: str) -> None:
+        """Take a sentence that the user should read."""
+
+    def stage(self, text: str) -> None:
+        """Take what goes on now."""
+
+    def pause(self) -> None:
+        """Make way: another library is about to draw its own progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """A model that is ready to load, under the name that records tell."""
+
+    folder: ModelFolder
+    name: str
+    revision: str | None  # the commit of a hub model
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCheckpoint:
+    """A checkpoint on this machine, and what identifies it in export.json."""
+
+    folder: Path
+    origin: Mapping[str, Any]
+
+
+def find_checkpoint(
+    name: str, *, revision: str | None = None, offline: bool = False, listener: Listener
+) -> FoundCheckpoint:
+    """Return the checkpoint for `name`, downloaded if need be.
+
+    Raises:
+        ModelError: if there is none, or it cannot be had.
+        UsageError: if a revision is asked of a model that has none, or it is exported already.
+    """
+    meaning = parse_name(name)
+    if isinstance(meaning, HubName):
+        wanted = _Wanted(revision, "auto", offline or hub.is_offline(), listener)
+        snapshot = _find_snapshot(meaning.repo, wanted)
+        return FoundCheckpoint(snapshot.folder, _hub_origin(meaning.repo, snapshot.commit))
+    if revision is not None:
+        raise UsageError(f"--revision: {name} is not a hub model; leave it out")
+    folder = STARTER_FOLDER if isinstance(meaning, StarterName) else meaning.path
+    if is_model_folder(folder):
+        raise UsageError(f"{folder} is a model folder already; expected a checkpoint")
+    return FoundCheckpoint(folder, local_origin(folder))
+
+
+def find_model(
+    name: str | None,
+    *,
+    revision: str | None = None,
+    precision: str = "auto",
+    offline: bool = False,
+    listener: Listener,
+) -> StoredModel:
+    """Return the model for `name`, downloaded and exported if need be; None is the default.
+
+    Raises:
+        ModelError: if there is no such model, or it cannot be had or converted.
+        UsageError: if a revision or precision is asked of a model that has no such choice.
+    """
+    wanted = _Wanted(revision, precision, offline or hub.is_offline(), listener)
+    if name is None:
+        return _find_default(wanted)
+    return _find_named(name, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    revision: str | None
+    precision: str  # or "auto"
+    offline: bool
+    listener: Listener
+
+    @property
+    def export_precision(self) -> str:
+        return AUTO_PRECISION if self.precision == "auto" else self.precision
+
+
+def _find_named(name: str, wanted: _Wanted) -> StoredModel:
+    meaning = parse_name(name)
+    if isinstance(meaning, HubName):
+        return _find_hub_model(meaning.repo, wanted)
+    if wanted.revision is not None:
+        raise UsageError(f"--revision: {name} is not a hub model; leave it out")
+    if isinstance(meaning, StarterName):
+        return _find_starter(wanted)
+    return _find_local(meaning, wanted)
+
+
+def _find_default(wanted: _Wanted) -> StoredModel:
+    """Return the default model; until it has once run here, the starter may stand in for it."""
+    memory = recall_default()
+    try:
+        if memory.hub_failed_lately and not memory.has_run:
+            wanted = replace(wanted, offline=True)
+        model = _find_named(DEFAULT_MODEL, wanted)
+    except HubError as error:
+        if memory.has_run:
+            raise
+        reason = memory.hub_failure if memory.hub_failed_lately else str(error)
+        if not memory.hub_failed_lately and not wanted.offline:
+            remember_default(DefaultMemory(False, time.time(), reason))
+        wanted.listener.note(
+            f"running the bundled {STARTER} model, a small writer of children's stories, "
+            f"because {reason}"
+        )
+        return _find_starter(replace(wanted, revision=None))
+    if not memory.has_run:
+        remember_default(DefaultMemory(has_run=True))
+    return model
+
+
+def _find_starter(wanted: _Wanted) -> StoredModel:
+    key = ExportKey(STARTER, local_origin(STARTER_FOLDER), wanted.export_precision)
+    return StoredModel(_exported(STARTER_FOLDER, key, wanted), STARTER, None)
+
+
+def _find_local(name: FolderName, wanted: _Wanted) -> StoredModel:
+    path = name.path
+    if not is_model_folder(path):
+        key = ExportKey(path.resolve().name, local_origin(path), wanted.export_precision)
+        return StoredModel(_exported(path, key, wanted), str(path), None)
+    folder = read_model_folder(path)
+    if wanted.precision not in ("auto", folder.precision):
+        raise UsageError(
+            f"--precision {wanted.precision}: the model folder {path} is {folder.precision}; "
+            "export its checkpoint again for another precision"
+        )
+    return StoredModel(folder, str(path), None)
+
+
+def _find_hub_model(repo: str, wanted: _Wanted) -> StoredModel:
+    """Look here first: what was exported from this revision before needs no network."""
+    revision = wanted.revision or hub.DEFAULT_REVISION
+    reference = _Reference(repo, revision)
+    commit = reference.read()
+    if commit is not None:
+        found = find_exported(_hub_key(repo, commit, wanted))
+        if found is not None:
+            return StoredModel(found, repo, commit)
+    snapshot = _find_snapshot(repo, wanted)
+    folder = _exported(snapshot.folder, _hub_key(repo, snapshot.commit, wanted), wanted)
+    reference.write(snapshot.commit)
+    return StoredModel(folder, repo, snapshot.commit)
+
+
+def _find_snapshot(repo: str, wanted: _Wanted) -> hub.Snapshot:
+    """Return the hub's checkpoint: from the hub's own cache if it is there, else downloaded."""
+    revision = wanted.revision or hub.DEFAULT_REVISION
+    wanted.listener.stage(f"looking for {repo}")
+    snapshot = hub.find_downloaded(repo, revision)
+    if snapshot is not None:
+        return snapshot
+    if wanted.offline:
+        raise HubError(
+            f"{repo} is not on this machine and the network is not to be asked; "
+            "run once without --offline and HF_HUB_OFFLINE"
+        )
+    wanted.listener.pause()
+    return hub.download(repo, revision)
+
+
+def _hub_origin(repo: str, commit: str) -> dict[str, str]:
+    return {"repo": repo, "commit": commit}
+
+
+def _hub_key(repo: str, commit: str, wanted: _Wanted) -> ExportKey:
+    return ExportKey(repo, _hub_origin(repo, commit), wanted.export_precision)
+
+
+def _exported(checkpoint: Path, key: ExportKey, wanted: _Wanted) -> ModelFolder:
+    listener = wanted.listener
+    return export_once(checkpoint, key, note=listener.note, stage=listener.stage)
+
+
+class _Reference:
+    """Which commit a branch or tag meant when it was last downloaded."""
+
+    def __init__(self, repo: str, revision: str) -> None:
+        self._path = cache_folder() / "refs" / f"{repo.replace('/', '--')}.json"
+        self._revision = revision
+
+    def read(self) -> str | None:
+        """Return the commit; None if it is not known."""
+        commit = self._read_all().get(self._revision)
+        return commit if isinstance(commit, str) else None
+
+    def write(self, commit: str) -> None:
+        """Keep the commit, if it can be kept."""
+        known = self._read_all() | {self._revision: commit}
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self._path.with_suffix(".new")
+            temporary.write_text(json.dumps(known), encoding="utf-8")
+            temporary.replace(self._path)
+        except OSError:
+            return
+
+    def _read_all(self) -> dict[str, object]:
+        try:
+            known = json.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}

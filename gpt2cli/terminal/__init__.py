@@ -1,0 +1,1 @@
+"""Everything a person sees: which stream, what is safe to show, progress and statistics."""

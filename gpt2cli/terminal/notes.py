@@ -1,0 +1,82 @@
+"""Speaks on stderr: notes that stay, and a line about what goes on now that vanishes."""
+
+import os
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from gpt2cli.terminal.safety import make_safe
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+PROGRAM: Final = "gpt2"
+
+
+class Notes:
+    """Notes and stages of a run; silent if quiet. Stages are seen on a terminal only.
+
+    As a context manager: whatever happens, the vanishing line is gone at the end.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._status: Status | None = None
+
+    def note(self, text: str) -> None:
+        """Write one line that stays."""
+        if not self._quiet:
+            self.pause()
+            write_line(f"{PROGRAM}: {text}")
+
+    def report(self, text: str) -> None:
+        """Write one line that was asked for (--stats): also when quiet."""
+        self.pause()
+        write_line(text)
+
+    def stage(self, text: str) -> None:
+        """Say what goes on now, until the next stage or `pause`."""
+        if self._quiet or not sys.stderr.isatty():
+            return
+        from rich.console import Console  # only where a person watches
+
+        if self._status is None:
+            console = Console(stderr=True, no_color=not wants_colour(), highlight=False)
+            self._status = console.status("")
+        self._status.update(f"{make_safe(text)} …".replace("[", r"\["))
+        self._status.start()
+
+    def pause(self) -> None:
+        """Remove the vanishing line, for others to write."""
+        if self._status is not None:
+            self._status.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.pause()
+
+
+def wants_colour() -> bool:
+    """Tell whether colours and bold are wanted (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def write_error(message: str) -> None:
+    """Write a known failure as one line, whatever it quotes."""
+    write_line(f"{PROGRAM}: error: {' '.join(message.split())}")
+
+
+def write_line(text: str) -> None:
+    """Write one line to stderr; if that is closed there is nobody to tell."""
+    try:
+        sys.stderr.write(make_safe(text) + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        return

@@ -1,0 +1,88 @@
+"""Shows the samples of one prompt as they come: as running text, or as one record each."""
+
+from typing import Protocol
+
+from gpt2cli.generation import Chunk, Finish, Request
+from gpt2cli.loading import LoadedModel
+from gpt2cli.records import format_record, make_record
+from gpt2cli.terminal.result import ResultWriter
+
+
+class SampleView(Protocol):
+    """Takes the chunks of a request's samples, sample after sample."""
+
+    def begin(self) -> None:
+        """Show what there is before the first chunk."""
+
+    def show(self, chunk: Chunk) -> None:
+        """Show what this chunk adds."""
+
+    def interrupt(self) -> None:
+        """Leave the result in order though no more will come."""
+
+
+class TextView:
+    """The prompt, its completion as it is made, one newline at the end; samples set apart."""
+
+    def __init__(self, writer: ResultWriter, *, prompt: str, separator: str) -> None:
+        """Begin; `prompt` is written before each completion ("" for none)."""
+        self._writer = writer
+        self._prompt = prompt
+        self._separator = separator
+        self._sample = 0
+        self._line_open = False
+
+    def begin(self) -> None:
+        """Write the prompt: the first token takes a while."""
+        self._writer.write_prompt(self._prompt)
+        self._line_open = True
+
+    def show(self, chunk: Chunk) -> None:
+        """Write the chunk's text."""
+        if chunk.sample != self._sample:
+            self._writer.write(f"{self._separator}\n")
+            self._sample = chunk.sample
+            self.begin()
+        if chunk.text:
+            self._writer.write(chunk.text)
+        if chunk.finish is not None:
+            self._writer.write("\n")
+            self._line_open = False
+
+    def interrupt(self) -> None:
+        """End the line that was being written."""
+        if self._line_open:
+            self._writer.write("\n")
+
+
+class RecordView:
+    """One JSON record per sample, written when it is finished."""
+
+    def __init__(self, writer: ResultWriter, *, request: Request, model: LoadedModel) -> None:
+        self._writer = writer
+        self._request = request
+        self._model = model
+        self._completion = ""
+
+    def begin(self) -> None:
+        """Write nothing yet."""
+
+    def show(self, chunk: Chunk) -> None:
+        """Gather the chunk's text; write the record at the end."""
+        self._completion += chunk.text
+        if chunk.finish is not None:
+            self._write(chunk.sample, chunk.finish)
+
+    def interrupt(self) -> None:
+        """Write nothing: a record is whole or not there."""
+
+    def _write(self, sample: int, finish: Finish) -> None:
+        record = make_record(
+            self._request,
+            sample=sample,
+            completion=self._completion,
+            finish=finish,
+            model=self._model,
+        )
+        self._writer.write(format_record(record))
+        self._completion = ""
