@@ -22,6 +22,17 @@ _INTERRUPTED: Final = 130
 class _Group(TyperGroup):
     """The command group; the one place that turns exceptions into exit codes."""
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; if nobody reads the result any more, nothing is left to do.
+
+        Here and not in `main`, since Typer makes exit code 1 of a closed pipe.
+        """
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _abandon_stdout()
+            raise typer.Exit(_DONE) from None
+
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run a command and exit."""
         extra |= {"standalone_mode": False, "prog_name": PROGRAM}
@@ -38,9 +49,6 @@ class _Group(TyperGroup):
             code = _FAILED
         except (KeyboardInterrupt, typer.Abort):
             code = _INTERRUPTED
-        except BrokenPipeError:  # nobody reads the result any more: nothing is left to do
-            _abandon_stdout()
-            code = _DONE
         sys.exit(code if isinstance(code, int) else _DONE)
 
 
@@ -48,6 +56,7 @@ def _say(error: typer.TyperException) -> None:
     """Write a usage error with where to read on; it is empty where help was shown instead."""
     message = error.format_message()
     context = getattr(error, "ctx", None)
+    message = message.replace("Value error, ", "")  # pydantic's word, which says nothing more
     if message and context is not None:
         message = f"{message.rstrip('.')} (see {context.command_path} --help)"
     if message:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from gpt2cli.engine import Engine, choose_device
+from gpt2cli.errors import UsageError
 from gpt2cli.sampling import Sampler
 from gpt2cli.store import Listener, StoredModel, find_model
 from gpt2cli.store.exports import check_again
@@ -37,6 +38,8 @@ def load_model(
         DeviceError: if the device asked for cannot run it.
         UsageError: if an option does not fit the model.
     """
+    if threads is not None and threads < 1:
+        raise UsageError(f"--threads: expected a number 1 or more, found {threads}")
     where = choose_device(device)
     stored = find_model(
         name, revision=revision, precision=precision, offline=offline, listener=listener

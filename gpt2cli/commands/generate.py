@@ -87,22 +87,26 @@ def _choose_view(
 
 
 def _stream(ready: "ReadyRequest", view: "SampleView", notes: "Notes") -> float | None:
-    """Show all chunks; return when the first token was there, in seconds of the process."""
+    """Show all chunks; return when the first token was there, in seconds of the process.
+
+    Raises:
+        KeyboardInterrupt: after Ctrl-C, when all that was made has been shown.
+    """
     from gpt2cli.generation import FinishReason
+    from gpt2cli.terminal.interrupt import ctrl_c_as_flag
     from gpt2cli.terminal.statistics import process_seconds
 
     first_token_seconds = None
     at_limit = False
-    try:
+    with ctrl_c_as_flag() as interrupted:
         view.begin()
-        for chunk in ready.run():
+        for chunk in ready.run(interrupted):
             view.show(chunk)
             if first_token_seconds is None:
                 first_token_seconds = process_seconds()
             at_limit |= chunk.finish is not None and chunk.finish.reason is FinishReason.CONTEXT
-    except KeyboardInterrupt:
-        view.interrupt()
-        raise
+    if interrupted():
+        raise KeyboardInterrupt
     if at_limit:
         limit = ready.model.engine.shape.n_positions
         notes.note(f"stopped at the model's limit of {limit} tokens; --overflow slide goes on")

@@ -74,7 +74,7 @@ class ModelOptions:
     ] = "auto"  # fmt: skip
     threads: Annotated[
         int | None,
-        _option(_MODEL, "--threads", min=1, help="CPU threads, 1 or more. Default: all cores."),
+        _option(_MODEL, "--threads", help="CPU threads, 1 or more. Default: all cores."),
     ] = None
     offline: Annotated[
         bool, _option(_MODEL, "--offline", help="Never ask the network. Default: only if needed.")
@@ -208,7 +208,7 @@ class OutputOptions:
     samples: Annotated[
         int,
         _option(
-            _REPORT, "--samples", "-N", min=1,
+            _REPORT, "--samples", "-N", metavar="N",
             help="How many completions, from one reading of the prompt. 1 or more. Default 1.",
         ),
     ] = 1  # fmt: skip

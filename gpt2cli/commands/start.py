@@ -1,8 +1,8 @@
 """From options to a loaded model and a request that is ready to run."""
 
 import secrets
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from gpt2cli.commands.options import LimitOptions, ModelOptions, SamplingOptions
@@ -36,12 +36,15 @@ class ReadyRequest:
     from_model: Mapping[str, Any]  # settings that are the model's own
     counts: Counts = field(default_factory=Counts)
 
-    def run(self) -> Iterator[Chunk]:
-        """Yield the chunks of all samples, sample after sample."""
-        model = self.model
-        requests = [self.prepared]
+    def run(self, interrupted: Callable[[], bool]) -> Iterator[Chunk]:
+        """Yield the chunks of all samples, sample after sample, until `interrupted`."""
         chunks = generate(
-            model.engine, model.tokenizer, model.sampler, requests, counts=self.counts
+            self.model.engine,
+            self.model.tokenizer,
+            self.model.sampler,
+            [self.prepared],
+            counts=self.counts,
+            interrupted=interrupted,
         )
         return in_sample_order(chunks)
 
@@ -61,22 +64,20 @@ def get_ready(
     Raises:
         Gpt2Error: whatever is wrong with the options, the model or the prompt.
     """
-    _settle_sampling(sampling, {})  # before a model is loaded for nothing
-    _settle_limits(limits, {})
-    loaded = load(model, max_slots=min(samples, _MOST_SLOTS), listener=listener)
-    own = loaded.stored.folder.generation_config
-    sampling_settings, limit_settings = _settle_sampling(sampling, own), _settle_limits(limits, own)
-    request = Request(
+    request = Request(  # before the model is loaded: a bad option is told at once
         prompt=prompt,
-        sampling=sampling_settings.config,
-        generation=limit_settings.config,
+        sampling=_settle_sampling(sampling, {}).config,
+        generation=_settle_limits(limits, {}).config,
         seed=secrets.randbelow(_RANDOM_SEEDS) if sampling.seed is None else sampling.seed,
         samples=samples,
         allow_special=allow_special,
     )
+    loaded = load(model, max_slots=min(samples, _MOST_SLOTS), listener=listener)
+    own = loaded.stored.folder.generation_config
+    settled, limited = _settle_sampling(sampling, own), _settle_limits(limits, own)
+    request = replace(request, sampling=settled.config, generation=limited.config)
     prepared = prepare(request, loaded.tokenizer, loaded.engine.shape)
-    from_model = {**sampling_settings.from_model, **limit_settings.from_model}
-    return ReadyRequest(loaded, prepared, from_model)
+    return ReadyRequest(loaded, prepared, {**settled.from_model, **limited.from_model})
 
 
 def load(options: ModelOptions, *, max_slots: int, listener: Listener) -> LoadedModel:

@@ -4,7 +4,7 @@ It passes logits on unopened: the engine makes them, the sampler reads them.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -75,13 +75,15 @@ def generate(
     requests: Iterable[PreparedRequest],
     *,
     counts: Counts | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Chunk]:
     """Yield the chunks of all samples as they are made; `counts` is kept up to date meanwhile.
 
     A finished sample's slot is taken by the next one at once. What a sample yields depends on its
-    request alone: each prompt is prefilled by itself. Closing the iterator stops all work.
+    request alone: each prompt is prefilled by itself. Once `interrupted` says so, the samples that
+    run finish with what they have and no other begins. Closing the iterator stops all work.
     """
-    loop = _Loop(engine, sampler, counts if counts is not None else Counts())
+    loop = _Loop(engine, sampler, counts if counts is not None else Counts(), interrupted)
     waiting = (
         Sample(tokenizer, prepared, number, engine.shape.n_positions)
         for prepared in requests
@@ -98,11 +100,12 @@ class _Loop:
     engine: LogitsEngine
     sampler: Sampler
     counts: Counts
+    interrupted: Callable[[], bool]
     active: list[Sample] = field(default_factory=list)  # active[i] runs in slot i
 
     def run(self, waiting: Iterator[Sample]) -> Iterator[Chunk]:
         """Yield chunks until nothing is active and nothing waits."""
-        while True:
+        while not self.interrupted():
             yield from self._refill(waiting)
             slid = [slot for slot, sample in enumerate(self.active) if sample.needs_prefill]
             for slot in slid:
@@ -111,6 +114,9 @@ class _Loop:
                 return
             if not slid:  # else some may have finished: refill first
                 yield from self._decode()
+        for sample in self.active:
+            if not sample.finished:
+                yield sample.chunk(sample.interrupt())
 
     def close(self) -> None:
         """Free every slot."""
@@ -121,7 +127,7 @@ class _Loop:
     def _refill(self, waiting: Iterator[Sample]) -> Iterator[Chunk]:
         """Give finished samples' slots, then free ones, to waiting samples; close the rest."""
         slot = 0
-        while slot < self.engine.max_slots:
+        while slot < self.engine.max_slots and not self.interrupted():
             if slot < len(self.active) and not self.active[slot].finished:
                 slot += 1
                 continue

@@ -63,6 +63,11 @@ class Sample:
         self._check_limits()
         return text + self._flush() if self.finished else text
 
+    def interrupt(self) -> str:
+        """End here and return the text that was held back."""
+        self._finish = FinishReason.INTERRUPTED
+        return self._flush()
+
     def chunk(self, text: str) -> Chunk:
         """Return this text as a chunk, with the finish if there is one."""
         finish = None

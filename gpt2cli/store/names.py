@@ -67,9 +67,12 @@ def parse_name(name: str) -> ModelName:
     if "/" in name or "\\" in name or name.startswith((".", "~")):
         raise ModelError(f"model {name!r}: there is no such folder, and it is no hub id owner/name")
     aliases = [STARTER, *HUB_ALIASES]
-    nearest = difflib.get_close_matches(name, aliases, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(aliases)}"
-    raise ModelError(f"unknown model {name!r}: {hint} A hub id (owner/name) or a folder works too")
+    nearest = [alias for alias in aliases if name.lower().startswith(alias.lower())]
+    nearest = nearest or difflib.get_close_matches(name, aliases, n=3, cutoff=0.5)
+    names = (
+        f"did you mean {' or '.join(nearest)}?" if nearest else f"names are {', '.join(aliases)}."
+    )
+    raise ModelError(f"unknown model {name!r}: {names} Also a hub id owner/name, or a folder.")
 
 
 def _is_folder(path: Path) -> bool:

@@ -17,9 +17,6 @@ class SampleView(Protocol):
     def show(self, chunk: Chunk) -> None:
         """Show what this chunk adds."""
 
-    def interrupt(self) -> None:
-        """Leave the result in order though no more will come."""
-
 
 class TextView:
     """The prompt, its completion as it is made, one newline at the end; samples set apart."""
@@ -30,12 +27,10 @@ class TextView:
         self._prompt = prompt
         self._separator = separator
         self._sample = 0
-        self._line_open = False
 
     def begin(self) -> None:
         """Write the prompt: the first token takes a while."""
         self._writer.write_prompt(self._prompt)
-        self._line_open = True
 
     def show(self, chunk: Chunk) -> None:
         """Write the chunk's text."""
@@ -46,12 +41,6 @@ class TextView:
         if chunk.text:
             self._writer.write(chunk.text)
         if chunk.finish is not None:
-            self._writer.write("\n")
-            self._line_open = False
-
-    def interrupt(self) -> None:
-        """End the line that was being written."""
-        if self._line_open:
             self._writer.write("\n")
 
 
@@ -72,9 +61,6 @@ class RecordView:
         self._completion += chunk.text
         if chunk.finish is not None:
             self._write(chunk.sample, chunk.finish)
-
-    def interrupt(self) -> None:
-        """Write nothing: a record is whole or not there."""
 
     def _write(self, sample: int, finish: Finish) -> None:
         record = make_record(
