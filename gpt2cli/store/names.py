@@ -60,7 +60,7 @@ def parse_name(name: str) -> ModelName:
     if name in HUB_ALIASES:
         return HubName(HUB_ALIASES[name])
     path = Path(name).expanduser()
-    if _is_folder(path):
+    if name and _is_folder(path):
         return FolderName(path)
     if _HUB_ID.fullmatch(name):
         return HubName(name)

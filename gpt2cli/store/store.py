@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 
 from gpt2cli.errors import HubError, UsageError
 from gpt2cli.model_folder import ModelFolder, is_model_folder, read_model_folder
-from gpt2cli.store import hub
 from gpt2cli.store.default import DefaultMemory, recall_default, remember_default
 from gpt2cli.store.exports import ExportKey, export_once, find_exported, local_origin
+from gpt2cli.store.hub import DEFAULT_REVISION, Hub, Snapshot, is_offline
 from gpt2cli.store.names import (
     DEFAULT_MODEL,
     STARTER,
@@ -28,6 +28,11 @@ AUTO_PRECISION: Final = "fp32"
 
 class Listener(Protocol):
     """Is told what happens meanwhile."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether a person would see a progress bar."""
+        ...
 
     def note(self, text: str) -> None:
         """Take a sentence that the user should read."""
@@ -57,7 +62,12 @@ class FoundCheckpoint:
 
 
 def find_checkpoint(
-    name: str, *, revision: str | None = None, offline: bool = False, listener: Listener
+    name: str,
+    *,
+    revision: str | None = None,
+    offline: bool = False,
+    listener: Listener,
+    hub: Hub | None = None,
 ) -> FoundCheckpoint:
     """Return the checkpoint for `name`, downloaded if need be.
 
@@ -67,7 +77,7 @@ def find_checkpoint(
     """
     meaning = parse_name(name)
     if isinstance(meaning, HubName):
-        wanted = _Wanted(revision, "auto", offline or hub.is_offline(), listener)
+        wanted = _Wanted(revision, "auto", offline or is_offline(), listener, hub or Hub())
         snapshot = _find_snapshot(meaning.repo, wanted)
         return FoundCheckpoint(snapshot.folder, _hub_origin(meaning.repo, snapshot.commit))
     if revision is not None:
@@ -85,6 +95,7 @@ def find_model(
     precision: str = "auto",
     offline: bool = False,
     listener: Listener,
+    hub: Hub | None = None,
 ) -> StoredModel:
     """Return the model for `name`, downloaded and exported if need be; None is the default.
 
@@ -92,7 +103,7 @@ def find_model(
         ModelError: if there is no such model, or it cannot be had or converted.
         UsageError: if a revision or precision is asked of a model that has no such choice.
     """
-    wanted = _Wanted(revision, precision, offline or hub.is_offline(), listener)
+    wanted = _Wanted(revision, precision, offline or is_offline(), listener, hub or Hub())
     if name is None:
         return _find_default(wanted)
     return _find_named(name, wanted)
@@ -104,6 +115,7 @@ class _Wanted:
     precision: str  # or "auto"
     offline: bool
     listener: Listener
+    hub: Hub
 
     @property
     def export_precision(self) -> str:
@@ -165,7 +177,7 @@ def _find_local(name: FolderName, wanted: _Wanted) -> StoredModel:
 
 def _find_hub_model(repo: str, wanted: _Wanted) -> StoredModel:
     """Look here first: what was exported from this revision before needs no network."""
-    revision = wanted.revision or hub.DEFAULT_REVISION
+    revision = wanted.revision or DEFAULT_REVISION
     reference = _Reference(repo, revision)
     commit = reference.read()
     if commit is not None:
@@ -178,11 +190,11 @@ def _find_hub_model(repo: str, wanted: _Wanted) -> StoredModel:
     return StoredModel(folder, repo, snapshot.commit)
 
 
-def _find_snapshot(repo: str, wanted: _Wanted) -> hub.Snapshot:
+def _find_snapshot(repo: str, wanted: _Wanted) -> Snapshot:
     """Return the hub's checkpoint: from the hub's own cache if it is there, else downloaded."""
-    revision = wanted.revision or hub.DEFAULT_REVISION
+    revision = wanted.revision or DEFAULT_REVISION
     wanted.listener.stage(f"looking for {repo}")
-    snapshot = hub.find_downloaded(repo, revision)
+    snapshot = wanted.hub.find_downloaded(repo, revision)
     if snapshot is not None:
         return snapshot
     if wanted.offline:
@@ -191,7 +203,7 @@ def _find_snapshot(repo: str, wanted: _Wanted) -> hub.Snapshot:
             "run once without --offline and HF_HUB_OFFLINE"
         )
     wanted.listener.pause()
-    return hub.download(repo, revision)
+    return wanted.hub.download(repo, revision, progress=wanted.listener.watched)
 
 
 def _hub_origin(repo: str, commit: str) -> dict[str, str]:

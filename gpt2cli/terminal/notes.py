@@ -23,6 +23,11 @@ class Notes:
         self._quiet = quiet
         self._status: Status | None = None
 
+    @property
+    def watched(self) -> bool:
+        """Whether a person would see progress: stderr is a terminal, and it was not turned off."""
+        return not self._quiet and sys.stderr is not None and sys.stderr.isatty()
+
     def note(self, text: str) -> None:
         """Write one line that stays."""
         if not self._quiet:
@@ -36,14 +41,15 @@ class Notes:
 
     def stage(self, text: str) -> None:
         """Say what goes on now, until the next stage or `pause`."""
-        if self._quiet or not sys.stderr.isatty():
+        if not self.watched:
             return
         from rich.console import Console  # only where a person watches
+        from rich.text import Text
 
         if self._status is None:
             console = Console(stderr=True, no_color=not wants_colour(), highlight=False)
             self._status = console.status("")
-        self._status.update(f"{make_safe(text)} …".replace("[", r"\["))
+        self._status.update(Text(f"{make_safe(text)} …"))  # a name may look like markup
         self._status.start()
 
     def pause(self) -> None:

@@ -1,0 +1,188 @@
+"""Claims about the cache of exported models."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import onnxruntime
+import pytest
+
+from gpt2cli.errors import ModelError
+from gpt2cli.model_folder import read_model_folder
+from gpt2cli.store import exports
+from gpt2cli.store.exports import ExportKey, check_again, export_once, find_exported, local_origin
+from tests.checkpoints import CheckpointShape
+from tests.gpt2cli.store.conftest import Told
+from tests.model_folders import ModelFolders
+
+_SHAPE = CheckpointShape(n_layer=1, n_head=2, n_embd=32, n_positions=16, vocab_size=257)
+
+
+@pytest.fixture
+def checkpoint(model_folders: ModelFolders, tmp_path: pathlib.Path) -> pathlib.Path:
+    """Return a small checkpoint that a test may change."""
+    return shutil.copytree(model_folders.checkpoint(_SHAPE), tmp_path / "checkpoint")
+
+
+def _key(checkpoint: pathlib.Path) -> ExportKey:
+    return ExportKey("small", local_origin(checkpoint), "fp32")
+
+
+def _export(checkpoint: pathlib.Path, told: Told) -> pathlib.Path:
+    key = _key(checkpoint)
+    return export_once(checkpoint, key, note=told.note, stage=told.stage).path
+
+
+def test_the_second_time_nothing_is_exported(checkpoint: pathlib.Path, told: Told) -> None:
+    """The same source gives the same folder, with a note only when it is made."""
+    first = _export(checkpoint, told)
+    second = _export(checkpoint, told)
+
+    assert first == second
+    assert len(told.notes) == 1
+    assert "exporting small for its first use" in told.notes[0]
+
+
+def test_a_changed_checkpoint_is_another_export(checkpoint: pathlib.Path, told: Told) -> None:
+    """A local folder is known by path, sizes and times."""
+    first = _export(checkpoint, told)
+    config = checkpoint / "config.json"
+    config.write_text(config.read_text() + "\n")
+
+    assert _export(checkpoint, told) != first
+
+
+@pytest.mark.parametrize("name", ["model.onnx.data", "model.onnx", "export.json", "tokenizer.json"])
+def test_a_damaged_export_is_made_again(checkpoint: pathlib.Path, told: Told, name: str) -> None:
+    """A truncated file in the cache costs an export, not an error."""
+    damaged = _export(checkpoint, told) / name
+    whole = damaged.stat().st_size
+    damaged.write_bytes(damaged.read_bytes()[: whole // 2])
+
+    assert find_exported(_key(checkpoint)) is None
+    again = _export(checkpoint, told)
+
+    assert (again / name).stat().st_size == whole
+
+
+def test_what_a_killed_export_left_is_removed(checkpoint: pathlib.Path, told: Told) -> None:
+    """A partial folder beside the model folder does not stay for ever."""
+    folder = _export(checkpoint, told)
+    leftover = folder.parent / f".{folder.name}.dead.partial"
+    leftover.mkdir()
+    shutil.rmtree(folder)
+
+    _export(checkpoint, told)
+
+    assert not leftover.exists()
+
+
+def test_a_bad_checkpoint_is_one_line_and_leaves_nothing(
+    checkpoint: pathlib.Path, told: Told
+) -> None:
+    """The exporter's error comes through as a ModelError."""
+    (checkpoint / "model.safetensors").write_bytes(b"")
+
+    with pytest.raises(ModelError, match=r"model\.safetensors") as caught:
+        _export(checkpoint, told)
+
+    assert "\n" not in str(caught.value)
+    assert find_exported(_key(checkpoint)) is None
+
+
+def test_processes_that_ask_at_once_get_one_export(checkpoint: pathlib.Path) -> None:
+    """The lock lets one of them export; all get the same whole folder."""
+    program = (
+        "import pathlib, sys\n"
+        "from gpt2cli.store.exports import ExportKey, export_once, local_origin\n"
+        "source = pathlib.Path(sys.argv[1])\n"
+        "key = ExportKey('small', local_origin(source), 'fp32')\n"
+        "say = lambda text: print(text) if text.startswith('exporting') else None\n"
+        "print(export_once(source, key, note=say, stage=lambda text: None).path)\n"
+    )
+    command = [sys.executable, "-c", program, str(checkpoint)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    outputs = [process.communicate(timeout=120)[0].splitlines() for process in running]
+
+    assert [process.returncode for process in running] == [0] * 4
+    assert len({lines[-1] for lines in outputs}) == 1
+    assert sum(len(lines) - 1 for lines in outputs) == 1
+
+
+def test_a_cache_that_cannot_be_written_moves_elsewhere_with_a_note(
+    checkpoint: pathlib.Path, told: Told, home: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file where the cache folder should be costs one line."""
+    (home / "cache").write_text("in the way")
+    elsewhere = home / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+
+    folder = _export(checkpoint, told)
+
+    assert folder.is_relative_to(elsewhere)
+    assert "cannot be written" in told.notes[0]
+
+
+def test_no_place_at_all_is_one_line_that_says_what_to_set(
+    checkpoint: pathlib.Path, told: Told, home: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the cache nor the temporary folder can be written."""
+    (home / "cache").write_text("in the way")
+    nowhere = home / "a file"
+    nowhere.write_text("in the way too")
+    monkeypatch.setattr("tempfile.tempdir", str(nowhere))
+
+    with pytest.raises(ModelError, match="set XDG_CACHE_HOME"):
+        _export(checkpoint, told)
+
+
+def test_another_onnxruntime_is_checked_once_and_recorded(
+    checkpoint: pathlib.Path, told: Told
+) -> None:
+    """A folder that another version passed runs the short check, then says so itself."""
+    path = _export(checkpoint, told)
+    manifest = json.loads((path / "export.json").read_text())
+    manifest["checked"] = [{"onnxruntime": "0.0.0", "provider": "CPUExecutionProvider"}]
+    (path / "export.json").write_text(json.dumps(manifest))
+
+    check_again(read_model_folder(path), "CPUExecutionProvider")
+
+    here = (onnxruntime.__version__, "CPUExecutionProvider")
+    assert read_model_folder(path).checked == (("0.0.0", "CPUExecutionProvider"), here)
+
+
+def test_a_folder_checked_here_is_not_checked_again(
+    checkpoint: pathlib.Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record is believed: the exporter is not even imported."""
+    folder = read_model_folder(_export(checkpoint, told))
+    monkeypatch.setattr(exports, "_translated", None)
+
+    check_again(folder, "CPUExecutionProvider")
+
+
+def test_a_graph_that_is_wrong_here_is_refused(checkpoint: pathlib.Path, told: Told) -> None:
+    """Changed weights do not pass for what the check was recorded of."""
+    path = _export(checkpoint, told)
+    manifest = json.loads((path / "export.json").read_text())
+    manifest["checked"] = []
+    (path / "export.json").write_text(json.dumps(manifest))
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"layer_norm_epsilon": 0.5}))
+
+    with pytest.raises(ModelError, match="differ from the reference"):
+        check_again(
+            read_model_folder_without_sizes(path),
+            "CPUExecutionProvider",
+        )
+
+
+def read_model_folder_without_sizes(path: pathlib.Path):  # type: ignore[no-untyped-def]
+    """Read a folder whose config.json was changed on purpose."""
+    manifest = json.loads((path / "export.json").read_text())
+    manifest["files"].pop("config.json")
+    (path / "export.json").write_text(json.dumps(manifest))
+    return read_model_folder(path)

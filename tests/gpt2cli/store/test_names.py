@@ -1,0 +1,73 @@
+"""Claims about what a model's name means."""
+
+import pathlib
+
+import pytest
+
+from gpt2cli.errors import ModelError
+from gpt2cli.store.names import HUB_ALIASES, FolderName, HubName, StarterName, parse_name
+
+
+@pytest.mark.parametrize("name", ["124M", "gpt2", "openai-community/gpt2"])
+def test_all_names_of_the_small_model_mean_the_same(name: str) -> None:
+    """Alias, size and hub id name one repository."""
+    assert parse_name(name) == HubName("openai-community/gpt2")
+
+
+@pytest.mark.parametrize("name", HUB_ALIASES)
+def test_every_alias_names_a_repository_with_an_owner(name: str) -> None:
+    """The hub no longer serves bare names."""
+    meaning = parse_name(name)
+
+    assert isinstance(meaning, HubName)
+    assert meaning.repo.count("/") == 1
+
+
+def test_starter_is_the_bundled_model() -> None:
+    """It needs neither folder nor hub."""
+    assert parse_name("starter") == StarterName()
+
+
+def test_a_folder_that_exists_comes_before_a_hub_id(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """owner/name is a folder where there is one, as Hugging Face's own tools have it."""
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+
+    assert parse_name("owner/name") == FolderName(pathlib.Path("owner/name"))
+    assert parse_name("owner/other") == HubName("owner/other")
+
+
+def test_an_alias_comes_before_a_folder_of_that_name(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder beside the user never changes what gpt2 means; ./gpt2 names it."""
+    (tmp_path / "gpt2").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    assert parse_name("gpt2") == HubName("openai-community/gpt2")
+    assert parse_name("./gpt2") == FolderName(pathlib.Path("gpt2"))
+
+
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [("gpt2-small", "did you mean gpt2?"), ("gtp2", "gpt2"), ("distillgpt2", "distilgpt2")],
+)
+def test_an_unknown_name_suggests_the_nearest(name: str, suggested: str) -> None:
+    """A slip of the finger is answered with the right name."""
+    with pytest.raises(ModelError, match=f"unknown model '{name}'.*{suggested}"):
+        parse_name(name)
+
+
+@pytest.mark.parametrize("name", ["./missing", "../x", "~/none", "a/b/c", "/no/such", "a\0b", ""])
+def test_a_path_that_does_not_exist_is_refused(name: str) -> None:
+    """Nothing that looks like a path is sent to the hub."""
+    with pytest.raises(ModelError):
+        parse_name(name)
+
+
+def test_a_very_long_name_is_refused_like_any_other() -> None:
+    """The operating system's own error about it never escapes."""
+    with pytest.raises(ModelError):
+        parse_name("x" * 5000)

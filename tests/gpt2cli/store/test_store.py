@@ -1,0 +1,274 @@
+"""Claims about which model runs for a name, and for none."""
+
+import os
+import pathlib
+import shutil
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from gpt2cli.errors import HubError, ModelError, UsageError
+from gpt2cli.store import Hub, find_checkpoint, find_model
+from gpt2cli.store.default import DefaultMemory, recall_default, remember_default
+from tests.checkpoints import CheckpointShape
+from tests.gpt2cli.store.conftest import Told
+from tests.hub_server import COMMIT, HubServer, serve_hub
+from tests.model_folders import ModelFolders
+
+_SHAPE = CheckpointShape(n_layer=1, n_head=2, n_embd=32, n_positions=16, vocab_size=257)
+_DEFAULT = "openai-community/gpt2"
+
+
+@pytest.fixture
+def server(model_folders: ModelFolders, home: pathlib.Path) -> Iterator[HubServer]:
+    """Serve a small checkpoint as the default model."""
+    repository = shutil.copytree(model_folders.checkpoint(_SHAPE), home / "repository")
+    (repository / "pytorch_model.bin").write_bytes(b"not wanted")
+    with serve_hub({_DEFAULT: repository}) as running:
+        yield running
+
+
+@pytest.fixture
+def hub(server: HubServer, home: pathlib.Path) -> Hub:
+    """Return the hub at that server, with a cache of its own."""
+    return Hub(server.address, home / "hub")
+
+
+@pytest.fixture
+def no_hub(home: pathlib.Path) -> Hub:
+    """Return a hub at a port where nobody listens."""
+    return Hub("http://127.0.0.1:9", home / "hub")
+
+
+def test_a_hub_model_is_downloaded_exported_and_known_by_its_commit(
+    hub: Hub, server: HubServer, told: Told
+) -> None:
+    """Only the files that a conversion reads are fetched."""
+    model = find_model("gpt2", listener=told, hub=hub)
+
+    assert (model.name, model.revision) == (_DEFAULT, COMMIT)
+    fetched = {r.rpartition("/")[2] for r in server.requests if r.startswith("GET /openai")}
+    assert fetched == {"config.json", "model.safetensors", "tokenizer.json"}
+
+
+def test_the_second_time_the_network_is_not_asked(hub: Hub, server: HubServer, told: Told) -> None:
+    """Cached means no request at all."""
+    first = find_model("gpt2", listener=told, hub=hub)
+    server.requests.clear()
+
+    second = find_model("124M", listener=told, hub=hub)
+
+    assert second == first
+    assert server.requests == []
+
+
+def test_a_checkpoint_in_the_hubs_cache_needs_no_network(
+    hub: Hub, server: HubServer, told: Told, home: pathlib.Path
+) -> None:
+    """What another tool downloaded is exported without asking."""
+    find_model("gpt2", listener=told, hub=hub)
+    shutil.rmtree(home / "cache")
+    server.requests.clear()
+
+    model = find_model("gpt2", offline=True, listener=told, hub=hub)
+
+    assert model.revision == COMMIT
+    assert server.requests == []
+
+
+def test_offline_without_the_model_is_an_error_that_says_so(
+    hub: Hub, server: HubServer, told: Told
+) -> None:
+    """--offline never asks."""
+    with pytest.raises(HubError, match="not on this machine"):
+        find_model("gpt2", offline=True, listener=told, hub=hub)
+    assert server.requests == []
+
+
+def test_the_environment_can_forbid_the_network(
+    hub: Hub, server: HubServer, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HF_HUB_OFFLINE=1 is --offline."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    with pytest.raises(HubError, match="HF_HUB_OFFLINE"):
+        find_model("gpt2", listener=told, hub=hub)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "told_to_do"),
+    [
+        (401, "", "HF_TOKEN"),
+        (403, "", "HF_TOKEN"),
+        (403, "GatedRepo", "HF_TOKEN"),
+        (404, "RepoNotFound", "check the name"),
+        (404, "RevisionNotFound", "leave out --revision"),
+        (500, "", "try later"),
+    ],
+)
+def test_a_refusal_of_the_hub_is_one_line_that_says_what_to_do(
+    hub: Hub, server: HubServer, told: Told, status: int, code: str, told_to_do: str
+) -> None:
+    """Each kind of refusal has its own advice."""
+    server.refusal = (status, code)
+
+    with pytest.raises(HubError, match=told_to_do) as caught:
+        find_model("gpt2", listener=told, hub=hub)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_repository_without_weights_is_refused_by_the_file_that_lacks(
+    hub: Hub, server: HubServer, told: Told
+) -> None:
+    """Nothing is downloaded of a repository that cannot be converted."""
+    (server.repositories[_DEFAULT] / "model.safetensors").unlink()
+
+    with pytest.raises(HubError, match=r"has no model\.safetensors"):
+        find_model("gpt2", listener=told, hub=hub)
+
+
+def test_no_connection_is_one_line(no_hub: Hub, told: Told) -> None:
+    """The HTTP library's error is translated."""
+    with pytest.raises(HubError, match="could not be downloaded") as caught:
+        find_model("gpt2", listener=told, hub=no_hub)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_starter_runs_where_the_default_cannot_be_had(no_hub: Hub, told: Told) -> None:
+    """No model named and no hub: the bundled one, one note with the reason, and no lie."""
+    model = find_model(None, listener=told, hub=no_hub)
+
+    assert model.name == "starter"
+    [why] = [note for note in told.notes if "starter model" in note]
+    assert "could not be downloaded" in why
+
+
+def test_a_failure_of_the_hub_is_remembered_for_a_while(
+    hub: Hub, server: HubServer, told: Told
+) -> None:
+    """The second start does not wait for the hub, and gives the same reason."""
+    server.refusal = (500, "")
+    find_model(None, listener=told, hub=hub)
+    server.requests.clear()
+    server.refusal = None
+
+    model = find_model(None, listener=told, hub=hub)
+
+    assert model.name == "starter"
+    assert server.requests == []
+    assert sum("the hub answered 500" in note for note in told.notes) == 2
+
+
+def test_after_some_minutes_the_hub_is_asked_again(hub: Hub, told: Told) -> None:
+    """A remembered failure gets old."""
+    remember_default(DefaultMemory(hub_failed_at=time.time() - 3600, hub_failure="long ago"))
+
+    assert find_model(None, listener=told, hub=hub).name == _DEFAULT
+
+
+def test_a_named_model_is_tried_though_the_hub_failed_lately(hub: Hub, told: Told) -> None:
+    """The memory is of the default that nobody named."""
+    remember_default(DefaultMemory(hub_failed_at=time.time(), hub_failure="just now"))
+
+    assert find_model("gpt2", listener=told, hub=hub).name == _DEFAULT
+
+
+def test_once_the_default_has_run_it_is_never_replaced(
+    hub: Hub, server: HubServer, told: Told, home: pathlib.Path
+) -> None:
+    """Then a failure is an error, not another model."""
+    find_model(None, listener=told, hub=hub)
+    for folder in ("cache", "hub"):
+        shutil.rmtree(home / folder)
+    server.refusal = (500, "")
+
+    with pytest.raises(HubError, match="answered 500"):
+        find_model(None, listener=told, hub=hub)
+
+
+def test_what_is_remembered_may_be_lost_or_damaged(home: pathlib.Path) -> None:
+    """Broken state is no state."""
+    remember_default(DefaultMemory(has_run=True))
+    assert recall_default().has_run
+
+    for file in (home / "state").rglob("*.json"):
+        file.write_text('{"surprise": 1}')
+    assert recall_default() == DefaultMemory()
+
+
+def test_a_checkpoint_folder_is_exported_once(model_folders: ModelFolders, told: Told) -> None:
+    """--model takes a checkpoint folder."""
+    checkpoint = model_folders.checkpoint(_SHAPE)
+
+    first = find_model(str(checkpoint), listener=told)
+    second = find_model(str(checkpoint), listener=told)
+
+    assert first.folder.path == second.folder.path
+    assert first.revision is None
+
+
+def test_a_model_folder_is_taken_as_it_is(model_folders: ModelFolders, told: Told) -> None:
+    """--model takes what `gpt2 export` wrote, wherever it lies."""
+    folder = model_folders(_SHAPE)
+
+    model = find_model(str(folder), listener=told)
+
+    assert model.folder.path == folder
+    assert told.notes == []
+
+
+def test_a_model_folder_of_another_precision_is_refused_naming_both(
+    model_folders: ModelFolders, told: Told
+) -> None:
+    """A folder has one precision."""
+    with pytest.raises(UsageError, match=r"--precision int8.*is fp32"):
+        find_model(str(model_folders(_SHAPE)), precision="int8", listener=told)
+
+
+@pytest.mark.parametrize("name", ["starter", "folder"])
+def test_a_revision_is_refused_where_there_are_none(
+    model_folders: ModelFolders, told: Told, name: str
+) -> None:
+    """Only hub models have revisions."""
+    model = name if name == "starter" else str(model_folders.checkpoint(_SHAPE))
+
+    with pytest.raises(UsageError, match="--revision"):
+        find_model(model, revision="main", listener=told)
+
+
+def test_an_empty_folder_is_an_error_that_lists_what_is_missing(
+    tmp_path: pathlib.Path, told: Told
+) -> None:
+    """All faults in one line."""
+    (tmp_path / "empty").mkdir()
+
+    with pytest.raises(ModelError) as caught:
+        find_model(str(tmp_path / "empty"), listener=told)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        assert name in str(caught.value)
+
+
+def test_exporting_a_model_folder_is_a_usage_error(model_folders: ModelFolders, told: Told) -> None:
+    """There is nothing left to convert."""
+    with pytest.raises(UsageError, match="model folder already"):
+        find_checkpoint(str(model_folders(_SHAPE)), listener=told)
+
+
+def test_a_hub_model_can_be_exported_to_a_folder_of_the_users(hub: Hub, told: Told) -> None:
+    """Its origin is the repository and the commit."""
+    found = find_checkpoint("gpt2", listener=told, hub=hub)
+
+    assert found.origin == {"repo": _DEFAULT, "commit": COMMIT}
+    assert (found.folder / "model.safetensors").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may read anything")
+def test_a_folder_that_cannot_be_read_is_one_line(tmp_path: pathlib.Path, told: Told) -> None:
+    """The operating system's error is translated."""
+    folder = tmp_path / "secret"
+    folder.mkdir(mode=0)
+
+    with pytest.raises(ModelError, match="cannot be read"):
+        find_model(str(folder), listener=told)
