@@ -44,7 +44,7 @@ class GraphRunner:
         provider: str = CPU_PROVIDER,
     ) -> None:
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # what is an error is raised
         with _translated():
             self._session = onnxruntime.InferenceSession(
                 str(model_path), options, providers=[provider]

@@ -71,7 +71,9 @@ class Checkpoint:
         self._file = file
         names: list[str] = list(file.keys())
         self._stored_names = {_normalise(name): name for name in names}
-        self._twice = [n for n in names if self._stored_names[_normalise(n)] != n]
+        self._twice = sorted(
+            _normalise(name) for name in names if self._stored_names[_normalise(name)] != name
+        )
 
     def read(self, name: str) -> Array:
         """Return one weight as float32, in its published shape.
@@ -90,7 +92,7 @@ class Checkpoint:
         """Return every reason why these weights are not those of `config`; reads all of them."""
         expected = expected_weights(config)
         tied_head = {"lm_head.weight"} if config.tie_word_embeddings else set()
-        faults = [f"{n} is there with and without the prefix transformer." for n in self._twice]
+        faults = [f"{n} is there twice, once as transformer.{n}" for n in self._twice]
         faults += [f"{n} is missing" for n in expected if n not in self._stored_names]
         faults += [
             f"{n} is not a GPT-2 weight"

@@ -1,0 +1,79 @@
+"""Runs a written graph as its table says: the tests' own session and cache, apart from check.py."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from export.config import GPT2Config
+
+FloatArray: TypeAlias = npt.NDArray[np.float32]
+Cache: TypeAlias = Mapping[str, FloatArray]  # past_key_values.* -> [B, H, M, D]
+
+# Largest difference between two right float32 forwards; the same bound everywhere.
+TOLERANCE: Final = 5e-5
+
+
+class GraphSession:
+    """One loaded graph; the caller keeps the caches."""
+
+    def __init__(self, folder: pathlib.Path, config: GPT2Config) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 2
+        options.log_severity_level = 3
+        self.session = onnxruntime.InferenceSession(
+            folder / "model.onnx", options, providers=["CPUExecutionProvider"]
+        )
+        self._config = config
+
+    def make_cache(self, *, rows: int, capacity: int, noise_seed: int | None = None) -> Cache:
+        """Return an empty cache: zeros, or loud noise wherever nothing has been written."""
+        shape = (rows, self._config.n_head, capacity, self._config.head_dim)
+        draw = np.random.Generator(np.random.Philox(noise_seed or 0))
+        return {
+            f"past_key_values.{layer}.{part}": np.zeros(shape, np.float32)
+            if noise_seed is None
+            else draw.normal(0, 1e4, shape).astype(np.float32)
+            for layer in range(self._config.n_layer)
+            for part in ("key", "value")
+        }
+
+    def run(
+        self,
+        ids: Sequence[Sequence[int]] | npt.NDArray[np.int64],
+        starts: Sequence[int],
+        cache: Cache,
+        *,
+        asked: Sequence[Sequence[int]] | None = None,
+    ) -> FloatArray:
+        """Append ids [B, S] after `starts` [B] tokens -> logits [B, K, V]; updates the cache.
+
+        `asked` [B, K] are places in S; default: all.
+        """
+        input_ids = np.asarray(ids, np.int64)
+        steps = np.broadcast_to(np.arange(input_ids.shape[1]), input_ids.shape)
+        feeds: dict[str, npt.NDArray[Any]] = {
+            "input_ids": input_ids,
+            "position_ids": np.array(starts, np.int64)[:, None] + steps,
+            "logit_positions": np.array(steps if asked is None else asked, np.int64),
+        }
+        names = [output.name for output in self.session.get_outputs()]
+        outputs = dict(zip(names, self.session.run(names, {**feeds, **cache}), strict=True))
+        for name, array in cache.items():
+            array[:] = outputs[name.replace("past_key_values", "present")]
+        logits: FloatArray = outputs["logits"]
+        return logits
+
+
+def take_row(cache: Cache, row: int) -> Cache:
+    """Return views of one row: what is written to them is written to the cache."""
+    return {name: array[row : row + 1] for name, array in cache.items()}
+
+
+def difference(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
+    """Return the largest absolute difference; NaN if either holds one."""
+    assert found.shape == expected.shape
+    return float(np.abs(found - expected).max())

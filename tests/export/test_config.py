@@ -1,0 +1,365 @@
+"""config.json and generation_config.json: what is read, what is refused, and by which words."""
+
+import json
+import math
+import pathlib
+import tracemalloc
+from collections.abc import Mapping
+
+import pytest
+
+from export.config import ACTIVATIONS, GPT2Config, read_config
+from export.errors import CheckpointError
+
+_FIELDS = {"n_layer": 3, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 50}
+
+
+def write_json(path: pathlib.Path, value: object) -> None:
+    path.write_text(json.dumps(value), encoding="utf-8")
+
+
+def read_fields(folder: pathlib.Path, **changes: object) -> GPT2Config:
+    """Read the smallest config with some fields added or replaced."""
+    write_json(folder / "config.json", {**_FIELDS, **changes})
+    return read_config(folder)
+
+
+def faults_of(folder: pathlib.Path, **changes: object) -> tuple[str, ...]:
+    """Return the faults of the smallest config with some fields added or replaced."""
+    with pytest.raises(CheckpointError) as caught:
+        read_fields(folder, **changes)
+    assert "\n" not in str(caught.value)
+    return caught.value.faults
+
+
+def test_the_smallest_config_gets_the_defaults_of_gpt2(tmp_path: pathlib.Path) -> None:
+    """Defaults are those of Hugging Face's GPT2Config; ids that no file names stay unknown."""
+    assert read_fields(tmp_path) == GPT2Config(
+        n_layer=3,
+        n_head=2,
+        n_embd=8,
+        n_positions=16,
+        vocab_size=50,
+        n_inner=32,
+        activation="gelu_tanh",
+        layer_norm_epsilon=1e-5,
+        scale_attn_weights=True,
+        scale_attn_by_inverse_layer_idx=False,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_ids=(),
+    )
+
+
+def test_every_field_is_read(tmp_path: pathlib.Path) -> None:
+    """Each field that is not at its default arrives."""
+    config = read_fields(
+        tmp_path,
+        n_inner=12,
+        activation_function="relu",
+        layer_norm_epsilon=0.001,
+        scale_attn_weights=False,
+        scale_attn_by_inverse_layer_idx=True,
+        tie_word_embeddings=False,
+        reorder_and_upcast_attn=True,
+        bos_token_id=0,
+        eos_token_id=49,
+    )
+    assert (config.n_inner, config.activation, config.layer_norm_epsilon) == (12, "relu", 0.001)
+    assert not config.scale_attn_weights
+    assert config.scale_attn_by_inverse_layer_idx
+    assert not config.tie_word_embeddings
+    assert (config.bos_token_id, config.eos_token_ids) == (0, (49,))
+
+
+def test_fields_that_change_no_logit_are_not_looked_at(tmp_path: pathlib.Path) -> None:
+    """Training, summary and generation fields of published checkpoints pass, whatever they hold."""
+    config = read_fields(
+        tmp_path,
+        attn_pdrop=0.1,
+        summary_type="cls_index",
+        task_specific_params={"text-generation": {"do_sample": True}},
+        torch_dtype="float16",
+        use_cache=True,
+    )
+    assert config == read_fields(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "alias"),
+    [
+        ("n_embd", "hidden_size"),
+        ("n_positions", "max_position_embeddings"),
+        ("n_positions", "n_ctx"),
+        ("n_head", "num_attention_heads"),
+        ("n_layer", "num_hidden_layers"),
+    ],
+)
+def test_sizes_may_have_their_other_names(tmp_path: pathlib.Path, name: str, alias: str) -> None:
+    """Hugging Face's aliases, and the older n_ctx, stand for GPT-2's own names."""
+    fields = {alias if field == name else field: value for field, value in _FIELDS.items()}
+    write_json(tmp_path / "config.json", fields)
+    assert getattr(read_config(tmp_path), name) == _FIELDS[name]
+
+
+def test_the_own_name_wins_over_the_alias(tmp_path: pathlib.Path) -> None:
+    """Where both are there, n_positions counts and n_ctx does not."""
+    assert read_fields(tmp_path, n_ctx=999).n_positions == 16
+
+
+@pytest.mark.parametrize("name", sorted(ACTIVATIONS))
+def test_every_activation_is_known_by_its_hugging_face_name(
+    tmp_path: pathlib.Path, name: str
+) -> None:
+    """Each name of the table is read as the formula beside it."""
+    assert read_fields(tmp_path, activation_function=name).activation == ACTIVATIONS[name]
+
+
+def test_the_attention_scale_follows_the_two_flags(tmp_path: pathlib.Path) -> None:
+    """1/sqrt(4) for head_dim 4; divided by the layer's number if asked; else 1."""
+    plain = read_fields(tmp_path)
+    assert [plain.attention_scale(layer) for layer in range(3)] == [0.5, 0.5, 0.5]
+    inverse = read_fields(tmp_path, scale_attn_by_inverse_layer_idx=True)
+    scales = [inverse.attention_scale(layer) for layer in range(3)]
+    assert scales == pytest.approx([1 / 2, 1 / 4, 1 / 6])
+    assert read_fields(tmp_path, scale_attn_weights=False).attention_scale(2) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model_type", "llama"),
+        ("model_type", None),
+        ("model_type", ["gpt2"]),
+        ("add_cross_attention", True),
+        ("is_encoder_decoder", True),
+        ("pruned_heads", {"0": [1]}),
+        ("quantization_config", {"quant_method": "bitsandbytes"}),
+        ("rope_scaling", {"type": "linear"}),
+        ("sliding_window", 128),
+        ("activation_function", "gelu_10"),
+        ("activation_function", "GELU"),
+        ("activation_function", ""),
+    ],
+)
+def test_what_is_not_implemented_is_refused_by_name(
+    tmp_path: pathlib.Path, field: str, value: object
+) -> None:
+    """One fault, which names the field and what it holds."""
+    [fault] = faults_of(tmp_path, **{field: value})
+    assert field in fault
+    assert json.dumps(value) in fault
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"add_cross_attention": False},
+        {"pruned_heads": {}},
+        {"quantization_config": None},
+        {"model_type": "gpt2"},
+    ],
+)
+def test_a_refused_field_at_its_harmless_value_passes(
+    tmp_path: pathlib.Path, harmless: Mapping[str, object]
+) -> None:
+    """Published files write these fields out at values that change nothing."""
+    assert read_fields(tmp_path, **harmless) == read_fields(tmp_path)
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**31, 10**400, 1.0, 2.5, "8", True, None, [], {}])
+@pytest.mark.parametrize("name", sorted(_FIELDS))
+def test_a_size_that_is_no_positive_integer_is_a_fault(
+    tmp_path: pathlib.Path, name: str, value: object
+) -> None:
+    """Zero, negative, huge, fractional, text, boolean, null, list and object: one fault each."""
+    [fault] = faults_of(tmp_path, **{name: value})
+    assert fault.startswith(f"config field {name}: expected an integer from 1 to ")
+
+
+@pytest.mark.parametrize("value", [0, -1, True, "12", 1.5])
+def test_a_wrong_n_inner_is_a_fault(tmp_path: pathlib.Path, value: object) -> None:
+    """n_inner may be null or missing, but not wrong."""
+    [fault] = faults_of(tmp_path, n_inner=value)
+    assert fault.startswith("config field n_inner")
+
+
+def test_n_inner_null_means_four_times_n_embd(tmp_path: pathlib.Path) -> None:
+    """Published configs write `"n_inner": null`."""
+    assert read_fields(tmp_path, n_inner=None).n_inner == 32
+
+
+@pytest.mark.parametrize(
+    "value", [0, 1, -1e-5, math.nan, math.inf, True, False, "1e-5", None, [1e-5]]
+)
+def test_an_epsilon_outside_0_and_1_is_a_fault(tmp_path: pathlib.Path, value: object) -> None:
+    """NaN and infinity, which Python's JSON reads, are as wrong as text."""
+    [fault] = faults_of(tmp_path, layer_norm_epsilon=value)
+    assert fault.startswith("config field layer_norm_epsilon")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "scale_attn_weights",
+        "scale_attn_by_inverse_layer_idx",
+        "tie_word_embeddings",
+        "reorder_and_upcast_attn",
+    ],
+)
+@pytest.mark.parametrize("value", [0, 1, "true", None])
+def test_a_flag_that_is_no_boolean_is_a_fault(
+    tmp_path: pathlib.Path, name: str, value: object
+) -> None:
+    """0, 1, text and null are not true or false."""
+    [fault] = faults_of(tmp_path, **{name: value})
+    assert fault.startswith(f"config field {name}: expected true or false")
+
+
+def test_n_embd_must_be_a_multiple_of_n_head(tmp_path: pathlib.Path) -> None:
+    """8 does not divide among 3 heads."""
+    assert faults_of(tmp_path, n_head=3) == ("n_embd 8 is not a multiple of n_head 3",)
+
+
+def test_all_faults_are_told_at_once(tmp_path: pathlib.Path) -> None:
+    """Five wrong fields are five faults of one error."""
+    faults = faults_of(
+        tmp_path,
+        model_type="bert",
+        n_layer=0,
+        activation_function="mish",
+        tie_word_embeddings="no",
+        eos_token_id=50,
+    )
+    named = ("model_type", "n_layer", "activation", "tie_word_embeddings", "eos_token_id")
+    assert len(faults) == len(named)
+    assert all(any(name in fault for fault in faults) for name in named)
+
+
+def test_a_missing_vocab_size_is_not_blamed_on_the_ids(tmp_path: pathlib.Path) -> None:
+    """Without vocab_size the EOS id cannot be out of range: one fault, not two."""
+    [fault] = faults_of(tmp_path, vocab_size=None, eos_token_id=7)
+    assert "vocab_size" in fault
+
+
+def test_a_long_wrong_value_is_shown_short(tmp_path: pathlib.Path) -> None:
+    """A megabyte in place of a number does not fill the screen."""
+    [fault] = faults_of(tmp_path, n_layer="x" * 1_000_000)
+    assert len(fault) < 200
+
+
+def test_a_huge_number_of_layers_costs_no_memory(tmp_path: pathlib.Path) -> None:
+    """Two thousand million layers are refused before anything is listed by layer."""
+    tracemalloc.start()
+    try:
+        faults_of(tmp_path, n_layer=2_000_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+# Token ids.
+
+
+def test_several_eos_ids_are_all_kept(tmp_path: pathlib.Path) -> None:
+    """EOS may be a list."""
+    assert read_fields(tmp_path, eos_token_id=[3, 49]).eos_token_ids == (3, 49)
+
+
+def test_generation_config_comes_before_config(tmp_path: pathlib.Path) -> None:
+    """Where both name an id, that of generation_config.json counts."""
+    write_json(tmp_path / "generation_config.json", {"eos_token_id": 1, "bos_token_id": 2})
+    config = read_fields(tmp_path, eos_token_id=9, bos_token_id=8)
+    assert (config.eos_token_ids, config.bos_token_id) == ((1,), 2)
+
+
+def test_what_generation_config_leaves_out_is_read_from_config(tmp_path: pathlib.Path) -> None:
+    """One id may come from the one file and one from the other."""
+    write_json(tmp_path / "generation_config.json", {"eos_token_id": [1, 2]})
+    config = read_fields(tmp_path, bos_token_id=8)
+    assert (config.eos_token_ids, config.bos_token_id) == ((1, 2), 8)
+
+
+def test_a_null_in_generation_config_says_nothing(tmp_path: pathlib.Path) -> None:
+    """`"eos_token_id": null` leaves config.json's."""
+    write_json(tmp_path / "generation_config.json", {"eos_token_id": None})
+    assert read_fields(tmp_path, eos_token_id=9).eos_token_ids == (9,)
+
+
+@pytest.mark.parametrize("value", [50, -1, True, 1.0, "9", [9, 50], [None], {}])
+@pytest.mark.parametrize("name", ["eos_token_id", "bos_token_id"])
+def test_an_id_outside_the_vocabulary_is_a_fault(
+    tmp_path: pathlib.Path, name: str, value: object
+) -> None:
+    """The largest of 50 ids is 49; anything else but an integer is wrong too."""
+    [fault] = faults_of(tmp_path, **{name: value})
+    assert fault.startswith(f"config field {name}: expected token ids below vocab_size 50")
+
+
+# Files.
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"n_layer": 1',
+        b"nonsense",
+        b"\xff\xfe\xfa",
+        b'{"n_layer": "\xff"}',
+        b"[" * 100_000,
+        b'{"n_layer": ' + b"9" * 5000 + b"}",
+    ],
+    ids=["empty", "open", "cut", "text", "binary", "not-utf8", "deep", "many-digits"],
+)
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+def test_what_is_not_json_is_one_fault(tmp_path: pathlib.Path, name: str, content: bytes) -> None:
+    """Damage of any kind is told in one line that names the file."""
+    write_json(tmp_path / "config.json", _FIELDS)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CheckpointError) as caught:
+        read_config(tmp_path)
+    [fault] = caught.value.faults
+    assert fault.startswith(f"{name} is not JSON: ")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [[], 1, None, "config"])
+def test_json_that_is_no_object_is_a_fault(tmp_path: pathlib.Path, value: object) -> None:
+    """A list, a number, null and text hold no fields."""
+    write_json(tmp_path / "config.json", value)
+    with pytest.raises(CheckpointError, match=r"config\.json holds no JSON object"):
+        read_config(tmp_path)
+
+
+def test_a_missing_file_is_a_fault(tmp_path: pathlib.Path) -> None:
+    """The folder is named, and what it lacks."""
+    with pytest.raises(CheckpointError, match=r"config\.json is missing") as caught:
+        read_config(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+def test_a_folder_in_place_of_the_file_is_a_fault(tmp_path: pathlib.Path, name: str) -> None:
+    """A directory cannot be read as a file."""
+    if name != "config.json":
+        write_json(tmp_path / "config.json", _FIELDS)
+    (tmp_path / name).mkdir()
+    with pytest.raises(CheckpointError, match=f"{name} cannot be read: "):
+        read_config(tmp_path)
+
+
+def test_faults_of_both_files_are_told_at_once(tmp_path: pathlib.Path) -> None:
+    """Damage in one file does not hide damage in the other."""
+    (tmp_path / "config.json").write_text("{")
+    (tmp_path / "generation_config.json").write_text("[]")
+    with pytest.raises(CheckpointError) as caught:
+        read_config(tmp_path)
+    assert len(caught.value.faults) == 2
+
+
+def test_a_byte_order_mark_is_no_damage(tmp_path: pathlib.Path) -> None:
+    """Editors on Windows put one before the text."""
+    (tmp_path / "config.json").write_text(json.dumps(_FIELDS), encoding="utf-8-sig")
+    assert read_config(tmp_path).n_layer == 3

@@ -1,0 +1,218 @@
+"""What a conversion writes, and what it tells while it does."""
+
+import hashlib
+import os
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from export.checkpoint import open_checkpoint
+from export.config import read_config
+from export.convert import convert, describe_local
+from export.precision import Precision
+from export.reference import Reference
+from tests.checkpoints import CheckpointShape, make_tensors, write_checkpoint, write_safetensors
+from tests.export.conversions import MODEL_FILES, SMALLEST_SHAPE, STAGES, list_tree, read_manifest
+from tests.export.graph_session import TOLERANCE, GraphSession, difference
+from tests.model_folders import SMALL_SHAPE, ModelFolders
+
+
+def test_the_folder_holds_the_files_of_the_contract(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Five files, and nothing beside the folder."""
+    convert(checkpoint, tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == MODEL_FILES
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_missing_parents_of_the_folder_are_made(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """OUT may lie in folders that do not exist yet."""
+    convert(checkpoint, tmp_path / "a" / "b" / "out")
+    assert (tmp_path / "a" / "b" / "out" / "export.json").is_file()
+
+
+def test_the_description_is_true(model_folders: ModelFolders) -> None:
+    """export.json says what the files and the libraries say of themselves."""
+    source, folder = model_folders.checkpoint(), model_folders()
+    manifest = read_manifest(folder)
+    assert manifest["files"] == {
+        path.name: {
+            "size": path.stat().st_size,
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
+        for path in folder.iterdir()
+        if path.name != "export.json"
+    }
+    assert manifest["format"] == "gpt2 model folder"
+    assert manifest["graph_version"] == 1
+    assert manifest["precision"] == "fp32"
+    assert manifest["model"] == {
+        "n_layer": 2,
+        "n_head": 2,
+        "n_embd": 32,
+        "head_dim": 16,
+        "n_positions": 33,
+        "vocab_size": 289,
+    }
+    assert manifest["tokenizer"] == {
+        "vocab_size": 289,
+        "missing_ids": [],
+        "bos_token_id": 288,
+        "eos_token_ids": [288],
+    }
+    assert manifest["onnx"] == onnx.__version__
+    assert manifest["checked"] == [
+        {"onnxruntime": onnxruntime.__version__, "provider": "CPUExecutionProvider"}
+    ]
+    assert manifest["source"] == describe_local(source)
+
+
+def test_a_local_source_is_told_by_path_sizes_and_times(tmp_path: pathlib.Path) -> None:
+    """Hidden files and folders are no part of it."""
+    (tmp_path / "a").write_bytes(b"123")
+    (tmp_path / ".hidden").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    os.utime(tmp_path / "a", ns=(7, 7))
+    assert describe_local(tmp_path) == {"path": str(tmp_path.resolve()), "files": {"a": [3, 7]}}
+
+
+def test_another_origin_is_stored_as_it_is_given(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """A hub download says where it came from."""
+    origin = {"repository": "openai-community/gpt2", "revision": "607a30d"}
+    convert(checkpoint, tmp_path / "out", origin=origin)
+    assert read_manifest(tmp_path / "out")["source"] == origin
+
+
+def test_missing_ids_are_written_as_ranges(tmp_path: pathlib.Path) -> None:
+    """A vocabulary of 260 ids over a tokenizer of 257 lacks one range, first and last id."""
+    source = write_checkpoint(tmp_path / "source", CheckpointShape(1, 1, 4, 3, 260))
+    convert(source, tmp_path / "out")
+    assert read_manifest(tmp_path / "out")["tokenizer"]["missing_ids"] == [[257, 259]]
+
+
+def test_tokenizer_and_config_are_copied_byte_for_byte(
+    model_folders: ModelFolders, tmp_path: pathlib.Path
+) -> None:
+    """What the checkpoint says of itself is kept as it was written, spaces and all."""
+    source = shutil.copytree(model_folders.checkpoint(), tmp_path / "source")
+    for name in ("config.json", "tokenizer.json"):
+        text = (source / name).read_text(encoding="utf-8")
+        (source / name).write_text(f" {text}\n\n", encoding="utf-8")
+    (source / "generation_config.json").write_text('{ "eos_token_id" : [1,2] }')
+    convert(source, tmp_path / "out")
+    for name in ("config.json", "tokenizer.json", "generation_config.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (source / name).read_bytes()
+    assert read_manifest(tmp_path / "out")["tokenizer"]["eos_token_ids"] == [1, 2]
+
+
+def test_vocabulary_files_become_a_tokenizer_json(tmp_path: pathlib.Path) -> None:
+    """vocab.json and merges.txt of GPT-2 give a tokenizer.json with the same ids."""
+    from tokenizers import Tokenizer
+
+    shape = CheckpointShape(1, 1, 2, 2, 50257)
+    source = write_checkpoint(tmp_path / "source", shape, tokenizer="gpt2")
+    convert(source, tmp_path / "out")
+    tokenizer = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    assert tokenizer.encode("Hello world<|endoftext|>").ids == [15496, 995, 50256]
+
+
+def test_the_precision_is_float32_to_the_last_bit(
+    model_folders: ModelFolders, tmp_path: pathlib.Path
+) -> None:
+    """fp32 weights are those of the checkpoint; the precision can be named."""
+    convert(model_folders.checkpoint(), tmp_path / "out", precision=Precision("fp32"))
+    graph = onnx.load(tmp_path / "out" / "model.onnx").graph  # with the external data
+    found = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    for name, tensor in make_tensors(SMALL_SHAPE).items():
+        assert found[name.removeprefix("transformer.")].tobytes() == tensor.tobytes()
+
+
+def test_names_and_copies_make_no_difference(tmp_path: pathlib.Path) -> None:
+    """Without prefix, with mask buffers and with a copy of the tied head: the same two files."""
+    plain = write_checkpoint(tmp_path / "plain", SMALLEST_SHAPE)
+    other = write_checkpoint(tmp_path / "other", SMALLEST_SHAPE)
+    tensors = {
+        name.removeprefix("transformer."): t for name, t in make_tensors(SMALLEST_SHAPE).items()
+    }
+    tensors["lm_head.weight"] = tensors["wte.weight"]
+    tensors["h.0.attn.bias"] = np.ones((1, 1, 3, 3), np.float32)
+    tensors["h.0.attn.masked_bias"] = np.ones((), np.float32)
+    write_safetensors(other / "model.safetensors", tensors)
+    convert(plain, tmp_path / "from-plain")
+    convert(other, tmp_path / "from-other")
+    for name in ("model.onnx", "model.onnx.data"):
+        files = [tmp_path / f"from-{kind}" / name for kind in ("plain", "other")]
+        assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_checkpoints_convert(
+    model_folders: ModelFolders, dtype: Any, tmp_path: pathlib.Path
+) -> None:
+    """The graph computes with the rounded weights, widened."""
+    source = model_folders.checkpoint(dtype=dtype)
+    folder = model_folders(dtype=dtype)
+    config, ids = read_config(source), list(range(9))
+    with open_checkpoint(source) as weights:
+        expected = Reference(config, weights).logits(ids, ids)
+    graph = GraphSession(folder, config)
+    found = graph.run([ids], [0], graph.make_cache(rows=1, capacity=16))[0]
+    assert difference(found, expected) <= TOLERANCE
+
+
+def test_a_moved_folder_still_loads(checkpoint: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """The graph finds its weights wherever the folder goes, as long as they go together."""
+    convert(checkpoint, tmp_path / "out")
+    moved = tmp_path / "elsewhere" / "ünïcode name"
+    moved.parent.mkdir()
+    (tmp_path / "out").rename(moved)
+    graph = GraphSession(moved, read_config(moved))
+    logits = graph.run([[0, 1]], [0], graph.make_cache(rows=1, capacity=8))
+    assert np.isfinite(logits).all()
+
+
+def test_two_conversions_give_the_same_bytes(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Nothing in the folder depends on the time or the place of writing."""
+    convert(checkpoint, tmp_path / "a")
+    convert(checkpoint, tmp_path / "b")
+    assert list_tree(tmp_path / "a") == list_tree(tmp_path / "b")
+
+
+def test_the_stages_are_reported_in_order(checkpoint: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Each stage is told as it begins; the full check adds its own."""
+    stages: list[str] = []
+    convert(checkpoint, tmp_path / "short", report=stages.append)
+    assert tuple(stages) == STAGES
+    stages.clear()
+    convert(checkpoint, tmp_path / "full", full_check=True, report=stages.append)
+    assert tuple(stages[:4]) == (*STAGES, "checking ragged rows")
+
+
+def test_the_folder_has_the_permissions_that_the_umask_asks(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Others may read a model as they may read any new folder."""
+    before = os.umask(0o027)
+    try:
+        convert(checkpoint, tmp_path / "out")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "out" / "model.onnx").stat().st_mode & 0o777 == 0o640
+
+
+def test_the_starter_converts(starter_folder: pathlib.Path) -> None:
+    """The bundled checkpoint is one that this package accepts."""
+    assert read_manifest(starter_folder)["precision"] == "fp32"

@@ -1,0 +1,153 @@
+"""What a conversion refuses: checkpoints with faults, and places that are taken."""
+
+import pathlib
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from export.convert import convert
+from export.errors import CheckpointError, OutputError
+from tests.checkpoints import make_tensors, write_checkpoint, write_safetensors
+from tests.export.conversions import CHECKING, MODEL_FILES, SMALLEST_SHAPE, list_tree, read_manifest
+from tests.model_folders import ModelFolders
+
+
+def test_faults_of_config_tokenizer_and_weights_are_told_at_once(tmp_path: pathlib.Path) -> None:
+    """One error for all three, each named."""
+    source = write_checkpoint(tmp_path / "source", SMALLEST_SHAPE)
+    (source / "config.json").write_text('{"n_layer": 0}')
+    (source / "tokenizer.json").write_text("{")
+    (source / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError) as caught:
+        convert(source, tmp_path / "out")
+    told = " ".join(caught.value.faults)
+    assert all(name in told for name in ("n_layer", "tokenizer", "model.safetensors"))
+
+
+def test_faults_of_weights_and_tokenizer_are_told_at_once(tmp_path: pathlib.Path) -> None:
+    """With a readable config, each weight's fault stands beside the tokenizer's."""
+    source = write_checkpoint(tmp_path / "source", SMALLEST_SHAPE, tied=False, tokenizer=None)
+    tensors = make_tensors(SMALLEST_SHAPE)
+    write_safetensors(source / "model.safetensors", tensors)
+    with pytest.raises(CheckpointError) as caught:
+        convert(source, tmp_path / "out")
+    assert caught.value.faults == (
+        "lm_head.weight is missing",
+        "tokenizer.json is missing, and so is vocab.json and merges.txt",
+    )
+
+
+@pytest.mark.parametrize("name", ["nowhere", "file", "n" * 300, "file/below"])
+def test_a_source_that_is_no_folder_is_a_checkpoint_error(
+    tmp_path: pathlib.Path, name: str
+) -> None:
+    """Nothing, a file, a name that no file system takes, a path through a file."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError):
+        convert(tmp_path / name, tmp_path / "out")
+
+
+def _place_file(out: pathlib.Path) -> None:
+    out.write_text("mine")
+
+
+def _place_folder(out: pathlib.Path) -> None:
+    out.mkdir()
+    (out / "thesis.txt").write_text("mine")
+
+
+def _place_checkpoint(out: pathlib.Path) -> None:
+    write_checkpoint(out, SMALLEST_SHAPE)
+
+
+def _place_model_with_more(out: pathlib.Path) -> None:
+    out.mkdir()
+    (out / "export.json").write_text("{}")
+    (out / "thesis.txt").write_text("mine")
+
+
+def _place_link_to_model(out: pathlib.Path) -> None:
+    target = out.with_name("target")
+    target.mkdir()
+    (target / "export.json").write_text("{}")
+    out.symlink_to(target)
+
+
+def _place_dangling_link(out: pathlib.Path) -> None:
+    out.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(
+    "place",
+    [
+        _place_file,
+        _place_folder,
+        _place_checkpoint,
+        _place_model_with_more,
+        _place_link_to_model,
+        _place_dangling_link,
+    ],
+)
+def test_what_is_no_model_folder_is_never_replaced(
+    checkpoint: pathlib.Path,
+    tmp_path: pathlib.Path,
+    place: Callable[[pathlib.Path], None],
+    force: bool,
+) -> None:
+    """Not even with force; it is told before any work, and nothing is touched."""
+    place(tmp_path / "out")
+    before = list_tree(tmp_path)
+    with pytest.raises(OutputError, match="choose another place"):
+        convert(checkpoint, tmp_path / "out", force=force, report=pytest.fail)
+    assert list_tree(tmp_path) == before
+
+
+def test_a_model_folder_is_replaced_only_with_force(
+    checkpoint: pathlib.Path, model_folders: ModelFolders, tmp_path: pathlib.Path
+) -> None:
+    """Without force it stays as it is and the way out is named; with force it is the new one."""
+    out = shutil.copytree(model_folders(), tmp_path / "out")
+    before = list_tree(tmp_path)
+    with pytest.raises(OutputError, match="use --force to replace it"):
+        convert(checkpoint, out)
+    assert list_tree(tmp_path) == before
+    convert(checkpoint, out, force=True)
+    assert read_manifest(out)["model"]["n_embd"] == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_damaged_model_folder_can_be_replaced(
+    checkpoint: pathlib.Path, model_folders: ModelFolders, tmp_path: pathlib.Path
+) -> None:
+    """A cut description, lost weights and a rest of an interrupted write are no obstacle."""
+    out = shutil.copytree(model_folders(), tmp_path / "out")
+    (out / "export.json").write_text("{")
+    (out / "model.onnx.data").unlink()
+    (out / ".export.json.123").write_text("")
+    convert(checkpoint, out, force=True)
+    assert read_manifest(out)["model"]["n_embd"] == 4
+
+
+def test_an_empty_folder_is_filled(checkpoint: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """OUT may be there if nothing is in it."""
+    (tmp_path / "out").mkdir()
+    convert(checkpoint, tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == MODEL_FILES
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_that_appears_meanwhile_is_not_replaced(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """OUT is looked at again before it takes its name."""
+    out = tmp_path / "out"
+
+    def place_at_the_check(stage: str) -> None:
+        if stage == CHECKING:
+            _place_folder(out)
+
+    with pytest.raises(OutputError, match="choose another place"):
+        convert(checkpoint, out, force=True, report=place_at_the_check)
+    assert list_tree(tmp_path) == {"out": None, "out/thesis.txt": b"mine"}

@@ -1,0 +1,208 @@
+"""What a conversion leaves behind when it is stopped: nothing, or the old folder as it was."""
+
+import contextlib
+import errno
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pytest
+
+from export.convert import convert
+from export.errors import CheckError, CheckpointError, OutputError
+from tests.checkpoints import CheckpointShape, write_checkpoint
+from tests.export.conversions import (
+    CHECKING,
+    SMALLEST_SHAPE,
+    STAGES,
+    list_tree,
+)
+from tests.model_folders import ModelFolders
+
+
+def test_a_bad_checkpoint_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    """A fault is found before anything is written, parents included."""
+    source = write_checkpoint(tmp_path / "source", SMALLEST_SHAPE)
+    (source / "model.safetensors").write_bytes(b"")
+    before = list_tree(tmp_path)
+    with pytest.raises(CheckpointError):
+        convert(source, tmp_path / "parent" / "out")
+    assert list_tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("full_check", [False, True])
+def test_a_weight_that_is_written_wrong_fails_the_check_and_leaves_nothing(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path, full_check: bool
+) -> None:
+    """One damaged value in the data file, as a bad disk leaves it: no folder appears."""
+
+    def damage(stage: str) -> None:
+        if stage == CHECKING:
+            [path] = tmp_path.glob(".out.*.partial/model.onnx.data")
+            with path.open("r+b") as file:
+                file.write(np.float32(7).tobytes())
+
+    with pytest.raises(CheckError, match="the exported graph is wrong"):
+        convert(checkpoint, tmp_path / "out", full_check=full_check, report=damage)
+    assert list_tree(tmp_path) == {}
+
+
+class _StopError(Exception):
+    """A fault of no known kind."""
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, _StopError])
+@pytest.mark.parametrize("stage", [*STAGES, "checking ragged rows"])
+def test_an_interrupt_leaves_nothing(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path, stage: str, stop: type[BaseException]
+) -> None:
+    """Ctrl-C, or a fault of the caller's own, at any stage."""
+
+    def interrupt(name: str) -> None:
+        if name == stage:
+            raise stop
+
+    with pytest.raises(stop):
+        convert(checkpoint, tmp_path / "out", full_check=True, report=interrupt)
+    assert list_tree(tmp_path) == {}
+
+
+_KILLED: Final = """
+import os, pathlib, signal, sys
+from export.convert import convert
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+source, out, stage = sys.argv[1:]
+if stage == "flushing":
+    os.fsync = die
+convert(
+    pathlib.Path(source),
+    pathlib.Path(out),
+    force=True,
+    report=lambda name: die() if name == stage else None,
+)
+"""
+
+
+@pytest.mark.parametrize("stage", [*STAGES, "flushing"])
+def test_a_kill_leaves_no_folder_and_no_half_of_one(
+    checkpoint: pathlib.Path, model_folders: ModelFolders, tmp_path: pathlib.Path, stage: str
+) -> None:
+    """SIGKILL at any stage: OUT is not there, or is the old model folder to the last byte."""
+    old = shutil.copytree(model_folders(), tmp_path / "old")
+    before = list_tree(old)
+    for out in (tmp_path / "new", old):
+        command = [sys.executable, "-c", _KILLED, str(checkpoint), str(out), stage]
+        root = pathlib.Path(__file__).parents[2]
+        done = subprocess.run(command, cwd=root, capture_output=True, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    visible = [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")]
+    assert visible == ["old"]
+    assert list_tree(old) == before
+
+
+# Disks and places that cannot be written.
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems tell of a full disk only when the data is flushed."""
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OutputError) as caught:
+        convert(checkpoint, tmp_path / "out")
+    assert str(caught.value) == (
+        f"cannot write {tmp_path / 'out'}: No space left on device (the disk is full)"
+    )
+    assert list_tree(tmp_path) == {}
+
+
+@contextlib.contextmanager
+def files_limited_to(size: int) -> Iterator[None]:
+    """Let the operating system refuse to write more than `size` bytes to any file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("size", [10, 1000, 5000, 60_000])
+def test_a_write_that_fails_in_the_middle_is_one_line_and_leaves_nothing(
+    model_folders: ModelFolders, tmp_path: pathlib.Path, size: int
+) -> None:
+    """Whichever file meets the limit first: the graph, the weights or a copy."""
+    source = model_folders.checkpoint()
+    with files_limited_to(size), pytest.raises(OutputError) as caught:
+        convert(source, tmp_path / "out")
+    assert "File too large" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert list_tree(tmp_path) == {}
+
+
+def test_a_tokenizer_that_cannot_be_written_is_one_line(tmp_path: pathlib.Path) -> None:
+    """The tokenizer built of vocabulary files, the largest file of this model, meets the limit."""
+    shape = CheckpointShape(1, 1, 1, 2, 50257)
+    source = write_checkpoint(tmp_path / "source", shape, tokenizer="gpt2")
+    with files_limited_to(1_000_000), pytest.raises(OutputError, match="File too large"):
+        convert(source, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+@pytest.mark.parametrize("name", ["file/out", "n" * 300, "file/below/out"])
+def test_a_place_that_cannot_be_is_one_line(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path, name: str
+) -> None:
+    """Below a file, or under a name that no file system takes."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot write ") as caught:
+        convert(checkpoint, tmp_path / name)
+    assert "\n" not in str(caught.value)
+    assert list_tree(tmp_path) == {"file": b""}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_parent_that_is_read_only_is_one_line(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Permission denied, with the place."""
+    parent = tmp_path / "parent"
+    parent.mkdir(mode=0o500)
+    with pytest.raises(OutputError, match="Permission denied"):
+        convert(checkpoint, parent / "out")
+
+
+def test_a_rename_that_fails_brings_the_old_folder_back(
+    checkpoint: pathlib.Path,
+    model_folders: ModelFolders,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With force, the old folder has moved aside when the new one cannot take its name."""
+    out = shutil.copytree(model_folders(), tmp_path / "out")
+    before = list_tree(tmp_path)
+    rename = pathlib.Path.rename
+
+    def fail_for_the_new(path: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+        if path.suffix == ".partial":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return rename(path, target)
+
+    monkeypatch.setattr(pathlib.Path, "rename", fail_for_the_new)
+    with pytest.raises(OutputError, match="Permission denied"):
+        convert(checkpoint, out, force=True)
+    assert list_tree(tmp_path) == before

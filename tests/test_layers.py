@@ -1,0 +1,196 @@
+"""Walks the imports with `ast` and fails on an arrow that the design forbids.
+
+Every import counts, wherever it stands: in a function, or under TYPE_CHECKING.
+"""
+
+import ast
+import functools
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import pytest
+
+_ROOT: Final = pathlib.Path(__file__).parents[1]
+
+_TENSORS: Final = ("numpy", "onnx", "onnxruntime")
+
+# Module, with all that lies in it -> what it must never import, with all that lies in that.
+_FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
+    "export": ("gpt2cli",),
+    "export.errors": ("export",),
+    "export.precision": ("pathlib", "export"),
+    "export.config": (*_TENSORS, "export.graph", "export.reference"),
+    "export.checkpoint": ("onnx", "onnxruntime", "export.graph", "export.reference"),
+    "export.tokenizer": (*_TENSORS, "export.graph", "export.reference"),
+    "export.graph": ("pathlib", "safetensors", "huggingface_hub", "onnxruntime"),
+    "export.reference": ("onnx", "onnxruntime", "export.graph", "export.check"),
+    "export.check": ("onnx", "export.graph", "export.convert"),
+    "gpt2cli.errors": (*_TENSORS, "gpt2cli", "tokenizers", "huggingface_hub", "rich", "typer"),
+    "gpt2cli.model_folder": (*_TENSORS, "gpt2cli.engine", "gpt2cli.store", "gpt2cli.tokenizer"),
+    "gpt2cli.store": (
+        "numpy",
+        "onnx",
+        "gpt2cli.engine",
+        "gpt2cli.generation",
+        "gpt2cli.sampling",
+        "gpt2cli.tokenizer",
+        "rich",
+        "typer",
+    ),
+    "gpt2cli.engine": (
+        "tokenizers",
+        "gpt2cli.generation",
+        "gpt2cli.sampling",
+        "gpt2cli.store",
+        "gpt2cli.tokenizer",
+        "rich",
+        "typer",
+    ),
+    "gpt2cli.tokenizer": (
+        "numpy",
+        "onnxruntime",
+        "gpt2cli.engine",
+        "gpt2cli.generation",
+        "gpt2cli.sampling",
+        "rich",
+        "typer",
+    ),
+    "gpt2cli.sampling": (
+        "onnx",
+        "onnxruntime",
+        "tokenizers",
+        "gpt2cli.engine",
+        "gpt2cli.generation",
+        "gpt2cli.store",
+        "gpt2cli.tokenizer",
+        "rich",
+        "typer",
+    ),
+    "gpt2cli.generation": (
+        "onnx",
+        "onnxruntime",
+        "os",
+        "pathlib",
+        "sys",
+        "gpt2cli.engine",
+        "gpt2cli.store",
+        "rich",
+        "typer",
+    ),
+    "gpt2cli.terminal": (
+        *_TENSORS,
+        "tokenizers",
+        "gpt2cli.engine",
+        "gpt2cli.sampling",
+        "gpt2cli.store",
+        "gpt2cli.tokenizer",
+    ),
+    "gpt2cli.commands": (*_TENSORS, "tokenizers", "huggingface_hub", "gpt2cli.engine"),
+    "gpt2cli.app": (*_TENSORS, "tokenizers", "huggingface_hub", "gpt2cli.engine"),
+}
+
+# Module -> the only ones that may import it, each with all that lies in it.
+_ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
+    "export": ("export", "gpt2cli.store"),
+    "gpt2cli.commands": ("gpt2cli.commands", "gpt2cli.app"),
+    "gpt2cli.terminal": ("gpt2cli.terminal", "gpt2cli.commands", "gpt2cli.app"),
+    "gpt2cli.app": ("gpt2cli.__main__",),
+    "huggingface_hub": ("gpt2cli.store",),
+    "safetensors": ("export.checkpoint",),
+    "tokenizers": ("export.tokenizer", "gpt2cli.tokenizer"),
+    "typer": ("gpt2cli.app", "gpt2cli.commands"),
+    "rich": ("gpt2cli.terminal",),
+}
+
+
+def find_imports(source: str, *, module: str, is_package: bool = False) -> set[str]:
+    """Return the full name of everything that a module's source may import.
+
+    `from a import b` gives both `a` and `a.b`, since b may be a module.
+    """
+    package = module if is_package else module.rpartition(".")[0]
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join([*above, node.module or ""]).rstrip(".") if node.level else node.module
+            found |= {base or "", *(f"{base}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def lies_in(name: str, modules: Iterable[str]) -> bool:
+    """Tell whether `name` is one of `modules` or lies in one."""
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
+
+
+@functools.cache
+def read_imports() -> dict[str, set[str]]:
+    """Return what each module of the two packages imports."""
+    imports: dict[str, set[str]] = {}
+    for path in sorted(path for p in ("export", "gpt2cli") for path in (_ROOT / p).rglob("*.py")):
+        parts = path.relative_to(_ROOT).with_suffix("").parts
+        is_package = parts[-1] == "__init__"
+        name = ".".join(parts[:-1] if is_package else parts)
+        source = path.read_text(encoding="utf-8")
+        imports[name] = find_imports(source, module=name, is_package=is_package)
+    return imports
+
+
+@pytest.mark.parametrize("module", _FORBIDDEN)
+def test_a_module_imports_nothing_that_it_must_not_know(module: str) -> None:
+    """The table's last column, module by module; a module may always import its own parts."""
+    imports = read_imports()
+    importers = {name: found for name, found in imports.items() if lies_in(name, [module])}
+    assert importers, f"there is no module {module}"
+    arrows = {
+        f"{name} -> {target}"
+        for name, found in importers.items()
+        for target in found
+        if lies_in(target, _FORBIDDEN[module]) and not lies_in(target, [module])
+    }
+    assert arrows == set()
+
+
+@pytest.mark.parametrize("module", _ALLOWED)
+def test_a_module_is_imported_only_by_those_that_may_know_it(module: str) -> None:
+    """`export` by the store alone, the terminal by commands alone, each library by its border."""
+    arrows = {
+        f"{name} -> {target}"
+        for name, found in read_imports().items()
+        for target in found
+        if lies_in(target, [module]) and not lies_in(name, _ALLOWED[module])
+    }
+    assert arrows == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import a.b, c", {"a.b", "c"}),
+        ("import a.b as c", {"a.b"}),
+        ("from a import b", {"a", "a.b"}),
+        ("def f():\n from a.b import c", {"a.b", "a.b.c"}),
+        ("if TYPE_CHECKING:\n import a", {"a"}),
+        ("from . import b", {"top.pack", "top.pack.b"}),
+        ("from .b import c", {"top.pack.b", "top.pack.b.c"}),
+        ("from ..b import c", {"top.b", "top.b.c"}),
+    ],
+)
+def test_the_walk_sees_every_form_of_import(source: str, expected: set[str]) -> None:
+    """Plain, renamed, in a function, under a condition, and relative, seen from top.pack.module."""
+    assert find_imports(source, module="top.pack.module") == expected
+
+
+def test_the_walk_knows_a_package_from_a_module() -> None:
+    """In a package's own file one dot is the package itself."""
+    found = find_imports("from .b import c", module="top.pack", is_package=True)
+    assert found == {"top.pack.b", "top.pack.b.c"}
+
+
+def test_a_name_that_only_begins_alike_lies_elsewhere() -> None:
+    """`exporter` is not in `export`, `export.graph` is."""
+    assert lies_in("export.graph", ["export"])
+    assert not lies_in("exporter", ["export"])
