@@ -1,16 +1,27 @@
-"""A local server that speaks the hub's protocol as far as a download needs it."""
+"""A local server that speaks the hub's protocol as far as a download needs it, with faults.
+
+As on the hub, a file is asked for at `/REPO/resolve/REVISION/NAME`; weights are answered by a
+redirect to another address (there a CDN's) that takes ranges.
+"""
 
 import hashlib
 import json
+import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
+COMMIT: Final = "0123456789abcdef0123456789abcdef01234567"
+OTHER_COMMIT: Final = "fedcba9876543210fedcba9876543210fedcba98"
+
+_LARGE: Final = (".safetensors", ".bin")
+_PIECE: Final = 4096
 
 
 @dataclass
@@ -22,6 +33,10 @@ class HubServer:
     commit: str = COMMIT
     requests: list[str] = field(default_factory=list)
     refusal: tuple[int, str] | None = None  # an HTTP status and X-Error-Code for every request
+    missing: set[str] = field(default_factory=set)  # names that are listed but answered by 404
+    cut_after: int | None = None  # bytes of a large file after which the connection is closed
+    piece_seconds: float = 0.0  # how long each piece of a large file takes
+    answer_seconds: float = 0.0  # how long every answer takes to begin
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -40,21 +55,23 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, with_body: bool) -> None:
         path = unquote(urlsplit(self.path).path)
         self.hub.requests.append(f"{self.command} {path}")
+        time.sleep(self.hub.answer_seconds)
         if self.hub.refusal is not None:
-            self._send_error(*self.hub.refusal)
+            self._refuse(*self.hub.refusal)
             return
         for repo, folder in self.hub.repositories.items():
-            if path.startswith(f"/api/models/{repo}/revision/") or path == f"/api/models/{repo}":
+            if re.fullmatch(rf"/api/models/{repo}/revision/[^/]+", path):
                 self._send_json(self._describe(repo, folder), with_body)
-                return
-            if path == f"/api/models/{repo}/tree/{self.hub.commit}":
+            elif path.startswith(f"/api/models/{repo}/tree/"):
                 self._send_json(self._list_tree(folder), with_body)
-                return
-            if path.startswith(f"/{repo}/resolve/"):
-                name = path.removeprefix(f"/{repo}/resolve/").partition("/")[2]
-                self._send_file(folder / name, with_body)
-                return
-        self._send_error(404, "RepoNotFound")
+            elif path.startswith(f"/{repo}/resolve/"):
+                self._resolve(folder / path.rpartition("/")[2], with_body)
+            elif path.startswith(f"/cdn/{repo}/"):
+                self._send_large(folder / path.rpartition("/")[2])
+            else:
+                continue
+            return
+        self._refuse(404, "RepoNotFound")
 
     def _describe(self, repo: str, folder: Path) -> dict[str, object]:
         files = sorted(p.name for p in folder.iterdir())
@@ -66,17 +83,45 @@ class _Handler(BaseHTTPRequestHandler):
             for p in sorted(folder.iterdir())
         ]
 
+    def _resolve(self, path: Path, with_body: bool) -> None:
+        if path.name in self.hub.missing or not path.is_file():
+            self._refuse(404, "EntryNotFound")
+            return
+        headers = {"ETag": f'"{_etag(path)}"', "X-Repo-Commit": self.hub.commit}
+        if path.suffix not in _LARGE:
+            self._send(200, path.read_bytes(), headers, with_body)
+            return
+        repo = next(repo for repo, folder in self.hub.repositories.items() if folder == path.parent)
+        headers |= {
+            # Another host, as the CDN is: huggingface_hub itself follows redirects within one host.
+            "Location": f"http://localhost:{self.server.server_address[1]}/cdn/{repo}/{path.name}",
+            "X-Linked-ETag": headers["ETag"],
+            "X-Linked-Size": str(path.stat().st_size),
+        }
+        self._send(302, b"", headers, with_body)
+
+    def _send_large(self, path: Path) -> None:
+        content = path.read_bytes()
+        asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        start = int(asked[1]) if asked else 0
+        self.send_response(206 if asked else 200)
+        if asked:
+            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        self.send_header("ETag", f'"{_etag(path)}"')
+        self.send_header("Content-Length", str(len(content) - start))
+        self.end_headers()
+        end = len(content) if self.hub.cut_after is None else min(self.hub.cut_after, len(content))
+        for place in range(start, end, _PIECE):
+            self.wfile.write(content[place : min(place + _PIECE, end)])
+            time.sleep(self.hub.piece_seconds)
+        if end < len(content):
+            self.close_connection = True
+
     def _send_json(self, value: object, with_body: bool) -> None:
         self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"}, with_body)
 
-    def _send_file(self, path: Path, with_body: bool) -> None:
-        content = path.read_bytes()
-        etag = hashlib.sha256(content).hexdigest()
-        headers = {"ETag": f'"{etag}"', "X-Repo-Commit": self.hub.commit}
-        self._send(200, content, headers, with_body)
-
-    def _send_error(self, status: int, code: str) -> None:
-        self._send(status, b"{}", {"X-Error-Code": code}, True)
+    def _refuse(self, status: int, code: str) -> None:
+        self._send(status, b"{}", {"X-Error-Code": code} if code else {}, with_body=True)
 
     def _send(self, status: int, body: bytes, headers: dict[str, str], with_body: bool) -> None:
         self.send_response(status)
@@ -84,20 +129,22 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if with_body:
+        if with_body and self.command != "HEAD":
             self.wfile.write(body)
 
 
-def _git_oid(path: Path) -> str:
-    content = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Keep quiet of clients that were killed on purpose."""
 
 
 @contextmanager
 def serve_hub(repositories: dict[str, Path]) -> Iterator[HubServer]:
     """Serve on a free port of this machine until the block ends."""
     handler = type("Handler", (_Handler,), {})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with _Server(("127.0.0.1", 0), handler) as server:
         hub = HubServer(f"http://127.0.0.1:{server.server_port}", repositories)
         handler.hub = hub
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -107,3 +154,12 @@ def serve_hub(repositories: dict[str, Path]) -> Iterator[HubServer]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def _etag(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _git_oid(path: Path) -> str:
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()

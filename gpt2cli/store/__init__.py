@@ -1,7 +1,27 @@
 """From a model's name to a model folder: alias, folder, cache, hub, export on first use."""
 
+from gpt2cli.store.catalogue import (
+    CachedModel,
+    describe_model,
+    find_cached,
+    list_cached,
+    remove_cached,
+)
 from gpt2cli.store.exports import export_to
 from gpt2cli.store.hub import Hub
-from gpt2cli.store.store import Listener, StoredModel, find_checkpoint, find_model
+from gpt2cli.store.store import Listener, StoredModel, find_checkpoint, find_model, pull_model
 
-__all__ = ["Hub", "Listener", "StoredModel", "export_to", "find_checkpoint", "find_model"]
+__all__ = [
+    "CachedModel",
+    "Hub",
+    "Listener",
+    "StoredModel",
+    "describe_model",
+    "export_to",
+    "find_cached",
+    "find_checkpoint",
+    "find_model",
+    "list_cached",
+    "pull_model",
+    "remove_cached",
+]

@@ -137,6 +137,20 @@ def check_again(folder: ModelFolder, provider: str) -> None:
         recheck(folder.path, provider)
 
 
+def describe_folder(folder: Path) -> dict[str, Any]:
+    """Return what `export` says of a model folder: config, parameters, inputs and outputs.
+
+    Raises:
+        ModelError: if its files cannot be read.
+    """
+    from export.describe import describe
+
+    try:
+        return describe(folder)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{folder} cannot be read: {error}; export again") from error
+
+
 def _remove_leftovers(folder: Path) -> None:
     """Remove what killed exports left; the lock says that none is running."""
     for leftover in folder.parent.glob(f".{folder.name}.*.partial"):

@@ -3,9 +3,12 @@
 A checkpoint in the hub's own cache is used without asking the network.
 """
 
+import errno
+import json
 import logging
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +18,24 @@ from gpt2cli.errors import HubError
 
 DEFAULT_REVISION: Final = "main"
 
-# What a conversion reads; everything else in a repository is left there.
-_FILES: Final[tuple[str, ...]] = (
+# What a conversion reads beside the weights; everything else in a repository is left there.
+_DESCRIPTIONS: Final = (
     "config.json",
     "generation_config.json",
-    "model.safetensors",
     "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
     "vocab.json",
     "merges.txt",
     "added_tokens.json",
 )
-_NEEDED: Final = ("config.json", "model.safetensors")
+# The forms of weights, the preferred one first: a single file, or an index and its shards.
+_WEIGHTS: Final = (
+    ("model.safetensors", None),
+    ("model.safetensors.index.json", re.compile(r"model-\d+-of-\d+\.safetensors")),
+    ("pytorch_model.bin", None),
+    ("pytorch_model.bin.index.json", re.compile(r"pytorch_model-\d+-of-\d+\.bin")),
+)
 _ASK_SECONDS: Final = 4.0
 
 
@@ -46,6 +56,19 @@ class Hub:
 
     def find_downloaded(self, repo: str, revision: str) -> Snapshot | None:
         """Return the checkpoint from the hub's cache if all of it is there; asks no network."""
+        folder = self._find_folder(repo, revision)
+        if folder is None or _find_missing(folder):
+            return None
+        return Snapshot(folder, folder.name)
+
+    def explain_missing(self, repo: str, revision: str) -> str:
+        """Return why `find_downloaded` finds nothing, for the user."""
+        folder = self._find_folder(repo, revision)
+        if folder is None:
+            return f"{repo} is not on this machine"
+        return f"the download of {repo} is incomplete: missing {', '.join(_find_missing(folder))}"
+
+    def _find_folder(self, repo: str, revision: str) -> Path | None:
         from huggingface_hub import errors, snapshot_download
 
         try:
@@ -53,15 +76,12 @@ class Hub:
                 repo,
                 revision=revision,
                 cache_dir=self.cache,
-                allow_patterns=list(_FILES),
+                allow_patterns=["config.json"],  # what else there is, is looked at here
                 local_files_only=True,
             )
         except (OSError, ValueError, errors.CachedRepoTreeNotFoundError):
             return None
-        folder = Path(found)
-        if not all((folder / name).exists() for name in _NEEDED):
-            return None
-        return Snapshot(folder, folder.name)
+        return Path(found)
 
     def download(self, repo: str, revision: str, *, progress: bool) -> Snapshot:
         """Download a checkpoint; `progress` shows huggingface_hub's bar on stderr.
@@ -80,17 +100,14 @@ class Hub:
             # Asked first and once: it answers fast without a network, and names the files.
             api = HfApi(endpoint=self.endpoint)
             info = api.model_info(repo, revision=revision, timeout=_ASK_SECONDS)
-            listed = {sibling.rfilename for sibling in info.siblings or ()}
-            missing = [name for name in _NEEDED if name not in listed]
-            if missing:
-                raise HubError(f"{repo} at {revision} has no {' and no '.join(missing)}")
+            files = _choose_files(repo, {sibling.rfilename for sibling in info.siblings or ()})
             # By its own name, not by its commit: so the hub's cache knows it by that name offline.
             found = snapshot_download(
                 repo,
                 revision=revision,
                 cache_dir=self.cache,
                 endpoint=self.endpoint,
-                allow_patterns=[name for name in _FILES if name in listed],
+                allow_patterns=files,
             )
         folder = Path(found)
         return Snapshot(folder, folder.name)
@@ -99,6 +116,40 @@ class Hub:
 def is_offline() -> bool:
     """Tell whether the user's environment forbids the network, as huggingface_hub reads it."""
     return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
+
+
+def _choose_files(repo: str, listed: Set[str]) -> list[str]:
+    """Return the files that a conversion reads of those in a repository.
+
+    Raises:
+        HubError: if it cannot be converted for want of one.
+    """
+    descriptions = [name for name in _DESCRIPTIONS if name in listed]
+    form = next(((name, shard) for name, shard in _WEIGHTS if name in listed), None)
+    if "config.json" not in listed or form is None:
+        lacking = "config.json" if "config.json" not in listed else "model.safetensors"
+        raise HubError(f"{repo} has no {lacking}: it is no checkpoint that can be converted")
+    name, shard = form
+    shards = [other for other in sorted(listed) if shard is not None and shard.fullmatch(other)]
+    return [*descriptions, name, *shards]
+
+
+def _find_missing(folder: Path) -> list[str]:
+    """Return what a snapshot lacks to be converted; a download may have been cut at any file."""
+    if not (folder / "config.json").exists():
+        return ["config.json"]
+    for name, shard in _WEIGHTS:
+        if (folder / name).exists():
+            return _find_missing_shards(folder / name) if shard is not None else []
+    return ["model.safetensors"]
+
+
+def _find_missing_shards(index: Path) -> list[str]:
+    try:
+        shards = set(json.loads(index.read_bytes())["weight_map"].values())
+        return sorted(str(shard) for shard in shards if not (index.parent / shard).exists())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return [index.name]
 
 
 @contextmanager
@@ -122,13 +173,27 @@ def _translated(repo: str, revision: str) -> Iterator[None]:
         raise HubError(
             f"{repo} has no revision {revision}; leave out --revision for main"
         ) from error
+    except errors.RemoteEntryNotFoundError as error:
+        name = str(error.response.url).rpartition("/")[2]
+        raise HubError(f"the hub lists {name} in {repo} but does not give it; try later") from error
     except errors.HfHubHTTPError as error:
         status = getattr(getattr(error, "response", None), "status_code", "an error")
         advice = "set HF_TOKEN to a token that may read it" if status in (401, 403) else "try later"
         raise HubError(f"the hub answered {status} for {repo}; {advice}") from error
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise HubError(
+                f"the disk is full: {repo} could not be downloaded; make room, or set HF_HOME"
+            ) from error
+        raise HubError(_describe_failure(repo, error)) from error
     except Exception as error:  # the HTTP library's own errors share no base with the hub's
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else ""
-        raise HubError(
-            f"{repo} could not be downloaded: {reason or type(error).__name__}; "
-            "check the connection, or name a folder with --model"
-        ) from error
+        raise HubError(_describe_failure(repo, error)) from error
+
+
+def _describe_failure(repo: str, error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    reason = lines[0].rstrip(".") if lines else type(error).__name__
+    return (
+        f"{repo} could not be downloaded: {reason}; "
+        "check the connection, or name a folder with --model"
+    )

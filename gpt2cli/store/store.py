@@ -88,6 +88,27 @@ def find_checkpoint(
     return FoundCheckpoint(folder, local_origin(folder))
 
 
+def pull_model(
+    name: str,
+    *,
+    revision: str | None = None,
+    precision: str = "auto",
+    listener: Listener,
+    hub: Hub | None = None,
+) -> StoredModel:
+    """Return the model for `name` as it is now: the hub is asked even if the cache has one.
+
+    Raises:
+        ModelError: if there is no such model, or it cannot be had or converted.
+        UsageError: if a revision or precision is asked of a model that has no such choice.
+    """
+    meaning = parse_name(name)
+    wanted = _Wanted(revision, precision, is_offline(), listener, hub or Hub())
+    if isinstance(meaning, HubName) and not wanted.offline:
+        return _export_snapshot(meaning.repo, _download(meaning.repo, wanted), wanted)
+    return _find_named(name, wanted)
+
+
 def find_model(
     name: str | None,
     *,
@@ -116,6 +137,10 @@ class _Wanted:
     offline: bool
     listener: Listener
     hub: Hub
+
+    @property
+    def hub_revision(self) -> str:
+        return self.revision or DEFAULT_REVISION
 
     @property
     def export_precision(self) -> str:
@@ -157,7 +182,8 @@ def _find_default(wanted: _Wanted) -> StoredModel:
 
 
 def _find_starter(wanted: _Wanted) -> StoredModel:
-    key = ExportKey(STARTER, local_origin(STARTER_FOLDER), wanted.export_precision)
+    origin = {"name": STARTER, **local_origin(STARTER_FOLDER)}
+    key = ExportKey(STARTER, origin, wanted.export_precision)
     return StoredModel(_exported(STARTER_FOLDER, key, wanted), STARTER, None)
 
 
@@ -177,33 +203,37 @@ def _find_local(name: FolderName, wanted: _Wanted) -> StoredModel:
 
 def _find_hub_model(repo: str, wanted: _Wanted) -> StoredModel:
     """Look here first: what was exported from this revision before needs no network."""
-    revision = wanted.revision or DEFAULT_REVISION
-    reference = _Reference(repo, revision)
-    commit = reference.read()
+    commit = _Reference(repo, wanted.hub_revision).read()
     if commit is not None:
         found = find_exported(_hub_key(repo, commit, wanted))
         if found is not None:
             return StoredModel(found, repo, commit)
-    snapshot = _find_snapshot(repo, wanted)
+    return _export_snapshot(repo, _find_snapshot(repo, wanted), wanted)
+
+
+def _export_snapshot(repo: str, snapshot: Snapshot, wanted: _Wanted) -> StoredModel:
     folder = _exported(snapshot.folder, _hub_key(repo, snapshot.commit, wanted), wanted)
-    reference.write(snapshot.commit)
+    _Reference(repo, wanted.hub_revision).write(snapshot.commit)
     return StoredModel(folder, repo, snapshot.commit)
 
 
 def _find_snapshot(repo: str, wanted: _Wanted) -> Snapshot:
     """Return the hub's checkpoint: from the hub's own cache if it is there, else downloaded."""
-    revision = wanted.revision or DEFAULT_REVISION
     wanted.listener.stage(f"looking for {repo}")
-    snapshot = wanted.hub.find_downloaded(repo, revision)
+    snapshot = wanted.hub.find_downloaded(repo, wanted.hub_revision)
     if snapshot is not None:
         return snapshot
     if wanted.offline:
         raise HubError(
-            f"{repo} is not on this machine and the network is not to be asked; "
-            "run once without --offline and HF_HUB_OFFLINE"
+            f"{wanted.hub.explain_missing(repo, wanted.hub_revision)} and the network is not to be "
+            "asked; run once without --offline and HF_HUB_OFFLINE"
         )
+    return _download(repo, wanted)
+
+
+def _download(repo: str, wanted: _Wanted) -> Snapshot:
     wanted.listener.pause()
-    return wanted.hub.download(repo, revision, progress=wanted.listener.watched)
+    return wanted.hub.download(repo, wanted.hub_revision, progress=wanted.listener.watched)
 
 
 def _hub_origin(repo: str, commit: str) -> dict[str, str]:

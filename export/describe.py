@@ -1,0 +1,33 @@
+"""Describes a model folder for people: its configuration, parameters, and the graph's table."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from export.convert import MODEL_FILE
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """Return config, number of parameters, and inputs and outputs as [name, dtype, axes].
+
+    Raises:
+        OSError: if the folder's files cannot be read.
+    """
+    graph = onnx.load(folder / MODEL_FILE, load_external_data=False).graph
+    weights = [tensor for tensor in graph.initializer if tensor.external_data]
+    return {
+        "config": json.loads((folder / "config.json").read_bytes()),
+        "parameters": sum(math.prod(tensor.dims) for tensor in weights),
+        "inputs": [_describe_value(value) for value in graph.input],
+        "outputs": [_describe_value(value) for value in graph.output],
+    }
+
+
+def _describe_value(value: onnx.ValueInfoProto) -> list[Any]:
+    tensor = value.type.tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    axes = [axis.dim_param or axis.dim_value for axis in tensor.shape.dim]
+    return [value.name, dtype, axes]

@@ -1,0 +1,146 @@
+"""`gpt2 models`: what is in the cache, pulling into it and removing from it."""
+
+import json as json_format
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpt2cli.commands.options import PrecisionChoice
+
+if TYPE_CHECKING:
+    from gpt2cli.store import CachedModel
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Model, as --model takes it.")]
+Revision = Annotated[
+    str | None,
+    typer.Option("--revision", metavar="REV", help="Branch, tag or commit. Default main."),
+]
+Commit = Annotated[
+    str | None,
+    typer.Option("--revision", metavar="COMMIT", help="Only of this commit. Default: of any."),
+]
+Precision = Annotated[
+    PrecisionChoice | None, typer.Option(help="Only of this precision. Default: of any.")
+]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of text.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No notes on stderr.")]
+
+models = typer.Typer(help="List, pull, show and remove the models in the cache.")
+
+
+@models.command("list")
+def list_models(*, json: Json = False) -> None:
+    """List the exported models in the cache, with their real sizes."""
+    from gpt2cli.store import list_cached
+    from gpt2cli.terminal.result import open_result
+    from gpt2cli.terminal.tables import format_size, format_table
+
+    cached = list_cached()
+    if json:
+        text = "".join(f"{json_format.dumps(_as_record(model))}\n" for model in cached)
+    else:
+        rows = [
+            (
+                model.name,
+                (model.revision or "-")[:12],
+                model.precision,
+                format_size(model.size),
+                "damaged" if model.fault else "ok",
+            )
+            for model in cached
+        ]
+        text = format_table(("NAME", "REVISION", "PRECISION", "SIZE", "STATE"), rows)
+    with open_result(None) as writer:
+        writer.write(text)
+
+
+@models.command()
+def pull(
+    *,
+    name: Name,
+    revision: Revision = None,
+    precision: Annotated[
+        PrecisionChoice, typer.Option(help="Precision of the weights. Default auto (fp32).")
+    ] = PrecisionChoice.AUTO,
+    quiet: Quiet = False,
+) -> None:
+    """Download and export a model, or bring it up to date."""
+    from gpt2cli.store import pull_model
+    from gpt2cli.terminal.notes import Notes
+
+    with Notes(quiet=quiet) as notes:
+        model = pull_model(name, revision=revision, precision=precision.value, listener=notes)
+        commit = f" at {model.revision}" if model.revision else ""
+        notes.note(f"{model.name}{commit}, {model.folder.precision}, is ready")
+
+
+@models.command()
+def show(
+    *, name: Name, revision: Commit = None, precision: Precision = None, json: Json = False
+) -> None:
+    """Print a cached model's configuration, parameters, and the graph's inputs and outputs."""
+    from gpt2cli.store import describe_model, find_cached
+    from gpt2cli.terminal.result import open_result
+
+    with open_result(None) as writer:
+        for model in find_cached(name, revision=revision, precision=_value(precision)):
+            described = _as_record(model) | describe_model(model)
+            writer.write(
+                f"{json_format.dumps(described)}\n" if json else _format_described(described)
+            )
+
+
+@models.command()
+def rm(
+    *,
+    name: Name,
+    revision: Commit = None,
+    precision: Precision = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Do not ask.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Remove a model's exports from the cache, after asking.
+
+    What huggingface_hub downloaded stays in its own cache, which other tools share.
+    """
+    from gpt2cli.store import find_cached, remove_cached
+    from gpt2cli.terminal.notes import Notes
+    from gpt2cli.terminal.tables import format_size
+
+    found = find_cached(name, revision=revision, precision=_value(precision))
+    size = format_size(sum(model.size for model in found))
+    with Notes(quiet=quiet) as notes:
+        for model in found:
+            notes.note(f"{model.name} {model.precision}: {model.path}")
+        if not yes:
+            typer.confirm(f"Remove {len(found)} exported models, {size}?", abort=True, err=True)
+        remove_cached(found)
+        notes.note(f"removed {size}")
+
+
+def _value(precision: PrecisionChoice | None) -> str | None:
+    return None if precision in (None, PrecisionChoice.AUTO) else precision.value
+
+
+def _as_record(model: "CachedModel") -> dict[str, object]:
+    return {
+        "name": model.name,
+        "revision": model.revision,
+        "precision": model.precision,
+        "size": model.size,
+        "path": str(model.path),
+        "fault": model.fault,
+    }
+
+
+def _format_described(described: dict[str, object]) -> str:
+    """Return one line per fact; the config and the graph's table indented below their names."""
+    lines = []
+    for name, value in described.items():
+        if name == "config" and isinstance(value, dict):
+            lines += ["config", *(f"  {key}  {json_format.dumps(v)}" for key, v in value.items())]
+        elif name in ("inputs", "outputs") and isinstance(value, list):
+            lines += [name, *(f"  {n}  {dtype}  {axes}" for n, dtype, axes in value)]
+        elif value is not None:
+            lines.append(f"{name}  {value}")
+    return "".join(f"{line}\n" for line in lines)

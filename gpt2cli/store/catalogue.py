@@ -1,0 +1,111 @@
+"""What is in the cache: lists, describes and removes exported models and their downloads."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpt2cli.errors import ModelError
+from gpt2cli.model_folder import ModelFolder, is_model_folder, read_model_folder
+from gpt2cli.store.exports import describe_folder
+from gpt2cli.store.names import STARTER, FolderName, HubName, parse_name
+from gpt2cli.store.places import cache_folder
+
+
+@dataclass(frozen=True, slots=True)
+class CachedModel:
+    """One exported model in the cache."""
+
+    name: str
+    revision: str | None  # the commit of a hub model
+    precision: str
+    size: int  # bytes
+    path: Path
+    fault: str | None = None  # why it cannot be used
+
+
+def list_cached() -> list[CachedModel]:
+    """Return every exported model in the cache, by name; damaged ones too, with their fault."""
+    models = cache_folder() / "models"
+    try:
+        folders = [path for path in models.iterdir() if is_model_folder(path)]
+    except OSError:
+        return []
+    return sorted(map(_summarise, folders), key=lambda model: (model.name, str(model.path)))
+
+
+def find_cached(
+    name: str, *, revision: str | None = None, precision: str | None = None
+) -> list[CachedModel]:
+    """Return the cached models that `name` means, of that revision and precision if given.
+
+    `revision` is the beginning of a commit.
+
+    Raises:
+        ModelError: if there is none.
+    """
+    wanted = _cached_name(name)
+    found = [
+        model
+        for model in list_cached()
+        if wanted in (model.name, model.path.name)
+        and (revision is None or (model.revision or "").startswith(revision))
+        and precision in (None, model.precision)
+    ]
+    if not found:
+        raise ModelError(f"{name} is not in the cache; `gpt2 models list` shows what is")
+    return found
+
+
+def describe_model(model: CachedModel) -> dict[str, Any]:
+    """Return what `export` knows of a cached model, beside what the list says.
+
+    Raises:
+        ModelError: if it is damaged.
+    """
+    if model.fault is not None:
+        raise ModelError(model.fault)
+    return describe_folder(model.path)
+
+
+def remove_cached(models: Sequence[CachedModel]) -> None:
+    """Remove exported models from the cache.
+
+    Raises:
+        ModelError: if one cannot be removed.
+    """
+    for model in models:
+        try:
+            # export.json first: what a kill leaves is then no model folder any more.
+            (model.path / "export.json").unlink(missing_ok=True)
+            shutil.rmtree(model.path)
+        except OSError as error:
+            raise ModelError(f"cannot remove {model.path}: {error.strerror}") from error
+
+
+def _cached_name(name: str) -> str:
+    """Return the name under which the cache knows what the user calls `name`."""
+    if name == STARTER or any(name == model.path.name for model in list_cached()):
+        return name
+    meaning = parse_name(name)
+    if isinstance(meaning, HubName):
+        return meaning.repo
+    return str(meaning.path.resolve()) if isinstance(meaning, FolderName) else name
+
+
+def _summarise(path: Path) -> CachedModel:
+    size = sum(file.stat().st_size for file in path.iterdir())
+    try:
+        folder = read_model_folder(path)
+    except ModelError as error:
+        return CachedModel(path.name, None, "?", size, path, str(error))
+    name, revision = _name_source(folder)
+    return CachedModel(name, revision, folder.precision, size, path)
+
+
+def _name_source(folder: ModelFolder) -> tuple[str, str | None]:
+    source = folder.source
+    if "repo" in source:
+        return str(source["repo"]), str(source["commit"])
+    return str(source.get("name") or source.get("path", folder.path)), None

@@ -1,0 +1,210 @@
+"""Claims about downloads that go wrong, against a local server in separate processes."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+
+from tests.checkpoints import CheckpointShape
+from tests.hub_server import COMMIT, OTHER_COMMIT, HubServer, serve_hub
+from tests.model_folders import ModelFolders
+
+_SHAPE = CheckpointShape(n_layer=1, n_head=2, n_embd=32, n_positions=16, vocab_size=2000)
+_REPO: Final = "somebody/gpt2-tiny"
+_TIMEOUT: Final = 120
+
+# What `--model REPO` does, without an engine: prints the commit and the notes.
+_PROGRAM: Final = """
+import json, sys
+from gpt2cli.errors import Gpt2Error
+from gpt2cli.store import find_model, pull_model
+class Told:
+    watched = False
+    def __init__(self): self.notes = []
+    def note(self, text): self.notes.append(text)
+    def stage(self, text): pass
+    def pause(self): pass
+told = Told()
+find = pull_model if sys.argv[2] == "pull" else find_model
+try:
+    model = find(sys.argv[1], listener=told)
+    print(json.dumps({"commit": model.revision, "notes": told.notes}))
+except Gpt2Error as error:
+    print(json.dumps({"error": str(error)}))
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one process said."""
+
+    commit: str | None
+    error: str | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Client:
+    """Starts processes that look for the model, with an empty home of their own."""
+
+    server: HubServer
+    environment: dict[str, str]
+
+    def start(self, *, offline: bool = False, verb: str = "find") -> subprocess.Popen[str]:
+        environment = self.environment | ({"HF_HUB_OFFLINE": "1"} if offline else {})
+        return subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, _REPO, verb],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *, offline: bool = False, verb: str = "find") -> Outcome:
+        started = time.monotonic()
+        process = self.start(offline=offline, verb=verb)
+        output, errors = process.communicate(timeout=_TIMEOUT)
+        assert errors == ""
+        said = json.loads(output)
+        assert "\n" not in said.get("error", "")
+        seconds = time.monotonic() - started
+        return Outcome(said.get("commit"), said.get("error"), seconds)
+
+
+@pytest.fixture
+def client(model_folders: ModelFolders, tmp_path: pathlib.Path) -> Iterator[Client]:
+    """Serve a small checkpoint and return a client for it."""
+    repository = shutil.copytree(model_folders.checkpoint(_SHAPE), tmp_path / "repository")
+    with serve_hub({_REPO: repository}) as server:
+        environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("HF_", "XDG_"))},
+            "HF_ENDPOINT": server.address,
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_DISABLE_XET": "1",
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "NO_PROXY": "*",
+        }
+        yield Client(server, environment)
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_first_use_then_the_server_is_gone_then_offline(client: Client) -> None:
+    """Once it is there, neither a dead hub nor HF_HUB_OFFLINE=1 matters."""
+    assert client.run().commit == COMMIT
+    client.server.refusal = (500, "")
+    client.server.requests.clear()
+
+    assert client.run().commit == COMMIT
+    assert client.run(offline=True).commit == COMMIT
+    assert client.server.requests == []
+
+
+def test_a_download_killed_in_the_middle_is_completed(client: Client) -> None:
+    """Kill -9 while the weights come: offline says what is missing, online goes on."""
+    client.server.piece_seconds = 0.2
+    process = client.start()
+    _wait(lambda: any("/cdn/" in request for request in client.server.requests))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+    offline = client.run(offline=True)
+    client.server.piece_seconds = 0
+    online = client.run()
+
+    assert offline.error is not None
+    assert "incomplete: missing model.safetensors" in offline.error or (
+        "is not on this machine" in offline.error
+    )
+    assert online.commit == COMMIT
+
+
+def test_a_download_cut_by_the_server_is_one_line_and_then_completed(client: Client) -> None:
+    """A connection that closes early never becomes a model."""
+    client.server.cut_after = 10_000
+    cut = client.run()
+    client.server.cut_after = None
+
+    assert cut.error is not None
+    assert "could not be downloaded" in cut.error
+    assert client.run().commit == COMMIT
+
+
+def test_a_file_that_is_listed_but_missing_is_named(client: Client) -> None:
+    """A repository in disorder is told by the file's name."""
+    client.server.missing = {"model.safetensors"}
+
+    error = client.run().error
+
+    assert error is not None
+    assert "model.safetensors" in error
+
+
+def test_pull_takes_what_changed_on_the_branch_and_find_does_not(client: Client) -> None:
+    """A model is brought up to date when that is asked for, not behind the user's back."""
+    client.run()
+    config = client.server.repositories[_REPO] / "config.json"
+    config.write_text(config.read_text() + "\n")
+    client.server.commit = OTHER_COMMIT
+
+    assert client.run().commit == COMMIT
+    assert client.run(verb="pull").commit == OTHER_COMMIT
+    assert client.run().commit == OTHER_COMMIT
+
+
+def test_the_token_never_appears(client: Client) -> None:
+    """An error of the hub's is told without what was sent to it."""
+    client.environment["HF_TOKEN"] = "hf_secretsecretsecretsecretsecret"
+    for refusal in ((401, ""), (403, "GatedRepo"), (404, "RepoNotFound"), (500, "")):
+        client.server.refusal = refusal
+
+        error = client.run().error
+
+        assert error is not None
+        assert "secret" not in error
+
+
+def test_a_proxy_that_is_not_there_is_one_line(client: Client) -> None:
+    """The HTTP library's words about a proxy are kept to one line."""
+    nobody = "http://127.0.0.1:9"
+    client.environment.update(HTTP_PROXY=nobody, http_proxy=nobody, NO_PROXY="", no_proxy="")
+
+    error = client.run().error
+
+    assert error is not None
+    assert "could not be downloaded" in error
+
+
+def test_a_hub_that_does_not_answer_is_given_up_soon(client: Client) -> None:
+    """The first question has a time-out of its own."""
+    client.server.answer_seconds = 30
+
+    outcome = client.run()
+
+    assert outcome.error is not None
+    assert outcome.seconds < 25
+
+
+def test_twelve_processes_with_an_empty_cache_get_twelve_right_answers(client: Client) -> None:
+    """Those who ask at the same moment share one export."""
+    processes = [client.start() for _ in range(12)]
+    said = [json.loads(process.communicate(timeout=_TIMEOUT)[0]) for process in processes]
+
+    assert [answer.get("commit") for answer in said] == [COMMIT] * 12
+    notes = [note for answer in said for note in answer["notes"]]
+    assert sum("exporting" in note for note in notes) == 1
