@@ -112,10 +112,19 @@ def rm(
     with Notes(quiet=quiet) as notes:
         for model in found:
             notes.note(f"{model.name} {model.precision}: {model.path}")
-        if not yes:
-            typer.confirm(f"Remove {len(found)} exported models, {size}?", abort=True, err=True)
+        if not yes and not _confirm(f"Remove {size}?"):
+            notes.note("nothing was removed")
+            raise typer.Exit(1)
         remove_cached(found)
         notes.note(f"removed {size}")
+
+
+def _confirm(question: str) -> bool:
+    """Ask on stderr; no answer is a no."""
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        return False
 
 
 def _value(precision: PrecisionChoice | None) -> str | None:

@@ -1,8 +1,10 @@
 """Claims about the cache of exported models."""
 
+import errno
 import json
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -186,3 +188,44 @@ def read_model_folder_without_sizes(path: pathlib.Path):  # type: ignore[no-unty
     manifest["files"].pop("config.json")
     (path / "export.json").write_text(json.dumps(manifest))
     return read_model_folder(path)
+
+
+@pytest.mark.parametrize("stage", ["reading", "writing", "checking"])
+def test_after_a_kill_at_any_stage_the_next_start_works(
+    checkpoint: pathlib.Path, told: Told, stage: str
+) -> None:
+    """Kill -9 leaves no lock and no half folder in the way."""
+    program = (
+        "import os, pathlib, signal, sys\n"
+        "from gpt2cli.store.exports import ExportKey, export_once, local_origin\n"
+        "source = pathlib.Path(sys.argv[1])\n"
+        "key = ExportKey('small', local_origin(source), 'fp32')\n"
+        "def stage(text):\n"
+        "    if text.startswith(sys.argv[2]):\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "export_once(source, key, note=lambda text: None, stage=stage)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, str(checkpoint), stage], check=False)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert find_exported(_key(checkpoint)) is None
+    folder = _export(checkpoint, told)
+
+    assert [p.name for p in folder.parent.iterdir() if p.suffix == ".partial"] == []
+
+
+def test_a_cache_that_holds_everything_needs_no_writing(
+    checkpoint: pathlib.Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read-only cache with the export in it just works."""
+    folder = _export(checkpoint, told)
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for name in ("os.mkdir", "os.rename", "os.replace", "os.unlink", "tempfile.mkdtemp"):
+        monkeypatch.setattr(name, refuse)
+    monkeypatch.setattr("gpt2cli.store.exports.writable_cache", refuse)
+
+    assert _export(checkpoint, told) == folder
+    check_again(read_model_folder(folder), "CPUExecutionProvider")

@@ -1,0 +1,71 @@
+"""Claims about `gpt2 models`."""
+
+import json
+import pathlib
+
+import pytest
+from typer.testing import CliRunner
+
+from gpt2cli.app import app
+
+
+@pytest.fixture(autouse=True)
+def pulled(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin each test with the starter in a cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    result = CliRunner().invoke(app, ["models", "pull", "starter"])
+
+    assert result.exit_code == 0
+    assert "starter, fp32, is ready" in result.stderr
+    assert result.stdout == ""
+
+
+def test_list_prints_a_table_or_a_record_per_line() -> None:
+    """The same facts for people and for jq."""
+    table = CliRunner().invoke(app, ["models", "list"]).stdout.splitlines()
+    records = CliRunner().invoke(app, ["models", "list", "--json"]).stdout.splitlines()
+
+    assert table[0].split() == ["NAME", "REVISION", "PRECISION", "SIZE", "STATE"]
+    assert table[1].split()[:3] == ["starter", "-", "fp32"]
+    assert [json.loads(line)["name"] for line in records] == ["starter"]
+
+
+def test_show_prints_config_parameters_and_the_graphs_inputs() -> None:
+    """As lines, or as one JSON object."""
+    lines = CliRunner().invoke(app, ["models", "show", "starter"]).stdout.splitlines()
+    shown = json.loads(CliRunner().invoke(app, ["models", "show", "starter", "--json"]).stdout)
+
+    assert "parameters  5918720" in lines
+    assert "  n_layer  6" in lines
+    assert shown["parameters"] == 5918720
+    assert shown["inputs"][0] == ["input_ids", "int64", ["B", "S"]]
+
+
+@pytest.mark.parametrize("answer", ["n\n", ""])
+def test_rm_asks_and_keeps_all_without_a_yes(answer: str) -> None:
+    """No answer is a no, told by the exit code."""
+    result = CliRunner().invoke(app, ["models", "rm", "starter"], input=answer)
+
+    assert result.exit_code == 1
+    assert "nothing was removed" in result.stderr
+    assert "starter" in CliRunner().invoke(app, ["models", "list"]).stdout
+
+
+@pytest.mark.parametrize(("arguments", "answer"), [(["--yes"], ""), ([], "y\n")])
+def test_rm_removes_after_a_yes(arguments: list[str], answer: str) -> None:
+    """Given beforehand or when asked."""
+    result = CliRunner().invoke(app, ["models", "rm", "starter", *arguments], input=answer)
+
+    assert result.exit_code == 0
+    assert "starter" not in CliRunner().invoke(app, ["models", "list"]).stdout
+
+
+@pytest.mark.parametrize("verb", ["show", "rm"])
+def test_what_is_not_cached_is_one_line(verb: str) -> None:
+    """The network is not asked for it."""
+    result = CliRunner().invoke(app, ["models", verb, "distilgpt2"])
+
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert "gpt2 models list" in result.stderr

@@ -1,0 +1,118 @@
+"""Claims about listing, describing and removing what is in the cache."""
+
+import pathlib
+
+import pytest
+
+from gpt2cli.errors import ModelError
+from gpt2cli.store import (
+    Hub,
+    describe_model,
+    find_cached,
+    find_model,
+    list_cached,
+    pull_model,
+    remove_cached,
+)
+from tests.checkpoints import CheckpointShape
+from tests.gpt2cli.store.conftest import Told
+from tests.hub_server import COMMIT, OTHER_COMMIT, serve_hub
+from tests.model_folders import ModelFolders
+
+_SHAPE = CheckpointShape(n_layer=1, n_head=2, n_embd=32, n_positions=16, vocab_size=257)
+_REPO = "openai-community/gpt2"
+
+
+@pytest.fixture
+def checkpoint(model_folders: ModelFolders, told: Told) -> pathlib.Path:
+    """Return a checkpoint whose export is in the cache."""
+    path = model_folders.checkpoint(_SHAPE)
+    find_model(str(path), listener=told)
+    return path
+
+
+def test_an_empty_cache_lists_nothing() -> None:
+    """No folder, no models, no error."""
+    assert list_cached() == []
+
+
+def test_a_listed_model_tells_its_source_precision_and_real_size(checkpoint: pathlib.Path) -> None:
+    """The size is the sum of its files' bytes."""
+    [model] = list_cached()
+
+    assert (model.name, model.revision) == (str(checkpoint.resolve()), None)
+    assert (model.precision, model.fault) == ("fp32", None)
+    assert model.size == sum(f.stat().st_size for f in model.path.iterdir())
+
+
+def test_the_starter_is_listed_by_its_name(told: Told) -> None:
+    """Not by the path of the installed package."""
+    find_model("starter", listener=told)
+
+    assert [model.name for model in list_cached()] == ["starter"]
+
+
+def test_a_damaged_model_is_listed_with_its_fault_and_can_be_removed(
+    checkpoint: pathlib.Path,
+) -> None:
+    """What cannot run still takes space."""
+    [model] = list_cached()
+    (model.path / "model.onnx").write_bytes(b"")
+    [damaged] = list_cached()
+
+    assert damaged.fault is not None
+    assert "model.onnx" in damaged.fault
+    with pytest.raises(ModelError, match=r"model\.onnx"):
+        describe_model(damaged)
+    remove_cached(find_cached(damaged.name))
+    assert list_cached() == []
+
+
+def test_a_description_holds_config_parameters_and_the_graphs_table(
+    checkpoint: pathlib.Path,
+) -> None:
+    """Parameters counted by hand: 257·32 + 16·32 + one block of width 32 + the last norm."""
+    block = 4 * 32 + 32 * 96 + 96 + 32 * 32 + 32 + 32 * 128 + 128 + 128 * 32 + 32
+
+    described = describe_model(find_cached(str(checkpoint))[0])
+
+    assert described["parameters"] == 257 * 32 + 16 * 32 + block + 2 * 32
+    assert described["config"]["n_embd"] == 32
+    assert ["input_ids", "int64", ["B", "S"]] in described["inputs"]
+    assert ["logits", "float32", ["B", "K", 257]] in described["outputs"]
+    assert ["present.0.key", "float32", ["B", 2, "M", 16]] in described["outputs"]
+
+
+def test_models_are_found_by_alias_and_commit(
+    model_folders: ModelFolders, home: pathlib.Path, told: Told
+) -> None:
+    """Two commits of one model lie side by side and can be told apart."""
+    with serve_hub({_REPO: model_folders.checkpoint(_SHAPE)}) as server:
+        hub = Hub(server.address, home / "hub")
+        find_model("gpt2", listener=told, hub=hub)
+        server.commit = OTHER_COMMIT
+        pull_model("124M", listener=told, hub=hub)
+
+    assert {model.revision for model in find_cached("gpt2")} == {COMMIT, OTHER_COMMIT}
+    assert [m.revision for m in find_cached(_REPO, revision=COMMIT[:7])] == [COMMIT]
+
+
+def test_what_is_not_in_the_cache_is_an_error_that_says_where_to_look(
+    checkpoint: pathlib.Path,
+) -> None:
+    """Neither name nor precision is guessed."""
+    with pytest.raises(ModelError, match="gpt2 models list"):
+        find_cached("gpt2")
+    with pytest.raises(ModelError, match="gpt2 models list"):
+        find_cached(str(checkpoint), precision="int8")
+
+
+def test_a_removed_model_is_made_again_when_it_is_asked_for(
+    checkpoint: pathlib.Path, told: Told
+) -> None:
+    """Removing is never more than freeing space."""
+    remove_cached(list_cached())
+
+    find_model(str(checkpoint), listener=told)
+
+    assert len(list_cached()) == 1
