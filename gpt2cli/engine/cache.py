@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 
 from gpt2cli.engine.copy_graph import build_copy_graph
 from gpt2cli.engine.devices import Device
@@ -47,6 +48,7 @@ class HostCache:
 
     def reserve(self, rows: int, length: int) -> None:
         """Make room; a cache four times too long is shrunk, since masked places cost time."""
+        assert length <= self._shape.n_positions
         capacity = _step_up(length, _SMALLEST_CAPACITY, self._shape.n_positions)
         if self.capacity >= capacity > self.capacity // 4:
             capacity = self.capacity
@@ -89,10 +91,7 @@ class DeviceCache:
         self.version = 0
         self._row_axes = (1, shape.n_head, self.capacity, shape.head_dim)
         zeros = np.zeros((rows, *self._row_axes[1:]), _ELEMENT)  # [R, H, M, D]
-        self._values = [
-            onnxruntime.OrtValue.ortvalue_from_numpy(zeros, device.kind, device.index)
-            for _ in cache_names(shape)
-        ]
+        self._values = [_place(zeros, device) for _ in cache_names(shape)]
         self._copier: Any = None
 
     def reserve(self, rows: int, length: int) -> None:
@@ -129,6 +128,16 @@ class DeviceCache:
 def cache_names(shape: ModelShape) -> list[str]:
     """Return the graph's names of keys and values without `past_key_values.` or `present.`."""
     return [f"{layer}.{part}" for layer in range(shape.n_layer) for part in ("key", "value")]
+
+
+def _place(array: NDArray[np.float32], device: Device) -> Any:
+    """Return a copy of an array in a device's memory."""
+    # Not ortvalue_from_numpy: on the CPU it shares the array's memory instead of copying it.
+    value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
+        array.shape, array.dtype.type, device.kind, device.index
+    )
+    value.update_inplace(array)
+    return value
 
 
 def _bind_both(

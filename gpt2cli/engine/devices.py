@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from gpt2cli.errors import DeviceError, UsageError
 
-_CUDA_PIP: Final = "pip install 'gpt2[cuda]'"
+CUDA_PIP: Final = "pip install 'gpt2[cuda]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def choose_device(asked: str) -> Device:
     if index >= devices:
         raise DeviceError(
             f"--device {asked}: {reason or f'there are {devices} CUDA devices, counted from 0'}; "
-            f"use --device cpu, or install an NVIDIA driver and: {_CUDA_PIP}"
+            f"use --device cpu, or install an NVIDIA driver and: {CUDA_PIP}"
         )
     return Device("cuda", index)
 

@@ -3,12 +3,12 @@
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import onnxruntime
 
-from gpt2cli.engine.devices import Device
+from gpt2cli.engine.devices import CUDA_PIP, Device
 from gpt2cli.errors import DeviceError, ModelError
 from gpt2cli.model_folder import ModelFolder
 
@@ -16,7 +16,7 @@ _ERRORS_ONLY = 3
 
 
 def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
-    """Return an InferenceSession for the folder's graph with every node on `device`.
+    """Return an InferenceSession for the folder's graph on `device`.
 
     Raises:
         ModelError: if the graph cannot be loaded.
@@ -46,8 +46,8 @@ def open_copy_session(model: bytes, device: Device) -> Any:
 
 
 def _open_cuda(folder: ModelFolder, device: Device, options: Any) -> Any:
-    # Without this a missing library silently becomes a CPU session.
-    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    # Not with session.disable_cpu_ep_fallback, which would tell a missing library at once: it also
+    # refuses the few shape nodes that ONNX Runtime itself keeps on the CPU (its issue 17930).
     with _stdout_on_stderr():
         try:
             onnxruntime.preload_dlls()
@@ -57,12 +57,12 @@ def _open_cuda(folder: ModelFolder, device: Device, options: Any) -> Any:
         except Exception as error:  # as above
             raise DeviceError(
                 f"--device {device}: ONNX Runtime cannot run {folder.path.name} there: "
-                f"{_first_line(error)}; use --device cpu, or: pip install 'gpt2[cuda]'"
+                f"{_first_line(error)}; use --device cpu, or: {CUDA_PIP}"
             ) from error
-    if "CUDAExecutionProvider" not in session.get_providers():
+    if "CUDAExecutionProvider" not in session.get_providers():  # it fell back to the CPU
         raise DeviceError(
-            f"--device {device}: ONNX Runtime has no CUDA provider here; "
-            "use --device cpu, or: pip install 'gpt2[cuda]'"
+            f"--device {device}: ONNX Runtime or its CUDA libraries cannot be loaded; "
+            f"use --device cpu, or: {CUDA_PIP}"
         )
     return session
 
@@ -80,18 +80,19 @@ def _provider(device: Device) -> str | tuple[str, dict[str, str]]:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 @contextmanager
 def _stdout_on_stderr() -> Iterator[None]:
-    """Send file descriptor 1 to 2: ONNX Runtime reports a failing provider on stdout."""
+    """Send to stderr what ONNX Runtime writes to file descriptor 1 and its Python layer prints."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:
         os.dup2(2, 1)
-        yield
-        sys.stdout.flush()
+        with redirect_stdout(sys.stderr):  # what is printed would wait in a buffer till later
+            yield
     finally:
         os.dup2(kept, 1)
         os.close(kept)

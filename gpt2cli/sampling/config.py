@@ -1,6 +1,6 @@
 """The sampling options of one request, validated when built."""
 
-import math
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +8,9 @@ from gpt2cli.errors import UsageError
 
 # Below this a temperature is greedy: dividing by it leaves one token anyway (vLLM's limit too).
 GREEDY_BELOW: Final = 1e-5
+
+# Leaves out infinity, and the integers of a JSON record that no float can hold. NaN fails any test.
+_LARGEST: Final = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +28,12 @@ class SamplingConfig:
     repetition_penalty: float = 1.0  # 1: off
 
     def __post_init__(self) -> None:
-        _require("temperature", self.temperature, "0 or more", self.temperature >= 0)
+        temperature, penalty = self.temperature, self.repetition_penalty
+        _require("temperature", temperature, "0 or more", 0 <= temperature <= _LARGEST)
         _require("top-k", self.top_k, "0 or more", self.top_k >= 0)
         _require("top-p", self.top_p, "between 0 and 1", 0 <= self.top_p <= 1)
         _require("min-p", self.min_p, "between 0 and 1", 0 <= self.min_p <= 1)
-        penalty = self.repetition_penalty
-        _require("repetition-penalty", penalty, "above 0", penalty > 0)
+        _require("repetition-penalty", penalty, "above 0", 0 < penalty <= _LARGEST)
 
     @property
     def greedy(self) -> bool:
@@ -39,5 +42,5 @@ class SamplingConfig:
 
 
 def _require(option: str, value: float, expected: str, holds: bool) -> None:
-    if not (holds and math.isfinite(value)):
+    if not holds:
         raise UsageError(f"--{option}: expected a number {expected}, found {value}")

@@ -1,0 +1,58 @@
+"""Fixtures for the tests of the runtime: model folders as it reads them, engines and tokenizers."""
+
+import pathlib
+
+import pytest
+from hypothesis import settings
+
+from gpt2cli.engine import Device, Engine
+from gpt2cli.model_folder import ModelFolder, read_model_folder
+from gpt2cli.tokenizer import Tokenizer
+from tests.checkpoints import GPT2_VOCAB_SIZE, CheckpointShape, write_tokenizer
+from tests.gpt2cli.folders import bare_folder
+from tests.model_folders import ModelFolders
+
+# A deadline measures the machine; a database would make one run depend on another.
+settings.register_profile("gpt2cli", deadline=None, database=None)
+settings.load_profile("gpt2cli")
+
+
+@pytest.fixture(scope="session")
+def starter(starter_folder: pathlib.Path) -> ModelFolder:
+    """Return the starter's model folder."""
+    return read_model_folder(starter_folder)
+
+
+@pytest.fixture(scope="session")
+def starter_engine(starter: ModelFolder) -> Engine:
+    """Return an engine with eight slots for the starter; leave it without active slots."""
+    return Engine(starter, Device("cpu"), threads=2)
+
+
+@pytest.fixture(scope="session")
+def small(model_folders: ModelFolders) -> ModelFolder:
+    """Return the model folder of the smallest checkpoint: n_positions 33, 289 ids that decode."""
+    return read_model_folder(model_folders())
+
+
+@pytest.fixture(scope="session")
+def byte_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """Return a tokenizer with one token per byte and <|endoftext|> as id 256; it has no model."""
+    folder = tmp_path_factory.mktemp("bytes")
+    end_of_text = write_tokenizer(folder, 257, kind="bytes")
+    return Tokenizer(bare_folder(folder, vocab_size=257, eos_token_id=end_of_text))
+
+
+@pytest.fixture(scope="session")
+def ascii_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """Return a tokenizer of printable ASCII: id = code − 32, newline 95, <|endoftext|> 96."""
+    folder = tmp_path_factory.mktemp("ascii")
+    end_of_text = write_tokenizer(folder, 97, kind="ascii")
+    return Tokenizer(bare_folder(folder, vocab_size=97, eos_token_id=end_of_text))
+
+
+@pytest.fixture(scope="session")
+def gpt2_tokenizer(model_folders: ModelFolders) -> Tokenizer:
+    """Return the tokenizer of GPT-2's real vocabulary."""
+    shape = CheckpointShape(1, 1, 16, 8, GPT2_VOCAB_SIZE)
+    return Tokenizer(read_model_folder(model_folders(shape, tokenizer="gpt2")))

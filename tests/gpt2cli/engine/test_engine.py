@@ -1,0 +1,477 @@
+"""The engine against the NumPy oracle, the stored vectors of transformers, and itself.
+
+Against the oracle logits may differ by 5e-5; where the same numbers are computed in another place
+of the cache, or beside other rows, they must be the same bits.
+"""
+
+import itertools
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from export.checkpoint import ArrayWeights, expected_weights, open_checkpoint
+from export.config import read_config
+from export.reference import Reference
+from gpt2cli.engine import Device, Engine, choose_device
+from gpt2cli.engine.cache import DeviceCache, HostCache
+from gpt2cli.errors import DeviceError
+from gpt2cli.model_folder import ModelFolder, read_model_folder
+from tests.checkpoints import CheckpointShape
+from tests.model_folders import SMALL_SHAPE, ModelFolders
+from tests.vectors.cases import CASES, LogitsCase, load_stored
+
+TOLERANCE = 5e-5
+CPU = Device("cpu")
+LIMIT = SMALL_SHAPE.n_positions
+LONG_SHAPE = CheckpointShape(
+    n_layer=2, n_head=2, n_embd=32, n_positions=300, vocab_size=289, seed=7
+)
+STARTER = pathlib.Path(__file__).parents[3] / "gpt2cli" / "starter"
+
+LogitsOf = Callable[[Sequence[int]], NDArray[np.float64]]  # ids -> logits after the last, [V]
+
+
+def make_oracle(checkpoint: pathlib.Path) -> Reference:
+    """Return the NumPy oracle of a checkpoint, its weights in memory."""
+    config = read_config(checkpoint)
+    with open_checkpoint(checkpoint) as weights:
+        arrays = {name: weights.read(name) for name in expected_weights(config)}
+    return Reference(config, ArrayWeights(arrays))
+
+
+@pytest.fixture(scope="module")
+def oracle(model_folders: ModelFolders) -> LogitsOf:
+    """Return a function to the small model's logits, computed anew for every sequence."""
+    reference = make_oracle(model_folders.checkpoint())
+
+    def logits_of(ids: Sequence[int]) -> NDArray[np.float64]:
+        row: NDArray[np.float64] = reference.logits(ids, [len(ids) - 1])[0]
+        return row
+
+    return logits_of
+
+
+@pytest.fixture
+def engine(small: ModelFolder) -> Engine:
+    """Return an engine with three slots for the small model."""
+    return Engine(small, CPU, max_slots=3, threads=1)
+
+
+def ids_of(seed: int, length: int, vocab_size: int = SMALL_SHAPE.vocab_size) -> list[int]:
+    """Return seeded ids."""
+    ids: list[int] = np.random.default_rng(seed).integers(0, vocab_size, length).tolist()
+    return ids
+
+
+def assert_near(found: NDArray[Any], expected: NDArray[Any]) -> None:
+    """Compare logits within the tolerance."""
+    np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_prefill_gives_the_logits_of_transformers(
+    model_folders: ModelFolders, case: LogitsCase
+) -> None:
+    """All positions of the model in one call, asked at several: the stored vectors."""
+    path = model_folders(
+        case.shape, config=case.config, tied=case.tied, n_inner=case.n_inner, tokenizer="bytes"
+    )
+    stored = load_stored(case)
+    engine = Engine(read_model_folder(path), CPU, threads=2)
+    found = engine.extend(0, stored.ids.tolist(), stored.positions.tolist())
+    assert found.dtype == np.float32 and found.shape == (
+        len(stored.positions),
+        case.shape.vocab_size,
+    )
+    assert_near(found[:, stored.vocabulary_ids], stored.logits)
+
+
+def test_decode_steps_give_the_logits_of_transformers(model_folders: ModelFolders) -> None:
+    """One token after the other from the first on reaches the same stored logits."""
+    case = next(case for case in CASES if case.name == "small")
+    path = model_folders(case.shape, config=case.config, tokenizer="bytes")
+    stored = load_stored(case)
+    engine = Engine(read_model_folder(path), CPU, threads=1)
+    ids = stored.ids.tolist()
+    rows = [engine.extend(0, ids[:1], [0])[0]]
+    rows += [engine.decode([token_id])[0].copy() for token_id in ids[1:]]
+    found = np.stack(rows)[stored.positions][:, stored.vocabulary_ids]
+    assert_near(found, stored.logits)
+
+
+def test_several_positions_are_answered_in_their_order(engine: Engine, oracle: LogitsOf) -> None:
+    """Places 4, 0 and 2 of five ids: three rows in that order."""
+    ids = ids_of(1, 5)
+    found = engine.extend(0, ids, [4, 0, 2])
+    assert_near(found, np.stack([oracle(ids[:5]), oracle(ids[:1]), oracle(ids[:3])]))
+
+
+@pytest.mark.parametrize("cuts", [[1], [32], [11, 22], [1, 2, 3, 31]])
+def test_a_prefill_in_pieces_reaches_the_same(
+    engine: Engine, oracle: LogitsOf, cuts: list[int]
+) -> None:
+    """Ids up to the limit, cut in several ways: the last logits are those of the oracle."""
+    ids = ids_of(2, LIMIT)
+    edges = [0, *cuts, LIMIT]
+    for start, stop in itertools.pairwise(edges):
+        found = engine.extend(0, ids[start:stop], [stop - start - 1])
+        assert_near(found[0], oracle(ids[:stop]))
+    assert engine.lengths == (LIMIT,)
+
+
+def test_rows_of_different_lengths_are_decoded_together(engine: Engine, oracle: LogitsOf) -> None:
+    """Slots with 1, 2 and 31 ids, two steps: each row has its own positions, up to the limit."""
+    rows = [ids_of(seed, length) for seed, length in ((3, 1), (4, 2), (5, LIMIT - 2))]
+    for slot, ids in enumerate(rows):
+        engine.extend(slot, ids, [len(ids) - 1])
+    for step in range(2):
+        new = ids_of(10 + step, 3)
+        found = engine.decode(new)
+        for slot, token_id in enumerate(new):
+            rows[slot].append(token_id)
+            assert_near(found[slot], oracle(rows[slot]))
+    assert engine.lengths == (3, 4, LIMIT)
+
+
+def test_a_fork_goes_its_own_way(engine: Engine, oracle: LogitsOf) -> None:
+    """Two slots from one prefill take different ids; neither sees the other's."""
+    ids = ids_of(6, 7)
+    engine.extend(0, ids, [6])
+    engine.fork(0, 1)
+    assert engine.lengths == (7, 7)
+    for step in (1, 2):
+        found = engine.decode([step, step + 100])
+        assert_near(found[0], oracle([*ids, *range(1, step + 1)]))
+        assert_near(found[1], oracle([*ids, *range(101, step + 101)]))
+
+
+def test_a_fork_over_an_active_slot_replaces_it(engine: Engine, oracle: LogitsOf) -> None:
+    """The longer slot takes the shorter one's ids and length."""
+    short, long = ids_of(7, 2), ids_of(8, 9)
+    engine.extend(0, short, [1])
+    engine.extend(1, long, [8])
+    engine.fork(0, 1)
+    assert engine.lengths == (2, 2)
+    assert_near(engine.decode([5, 6])[1], oracle([*short, 6]))
+
+
+def test_a_rewound_slot_forgets(engine: Engine, oracle: LogitsOf) -> None:
+    """After going back to 3 ids others follow; what had been there has no influence."""
+    ids = ids_of(9, 10)
+    engine.extend(0, ids, [9])
+    engine.decode([1])
+    engine.rewind(0, 3)
+    assert engine.lengths == (3,)
+    assert_near(engine.extend(0, [7, 8], [1])[0], oracle([*ids[:3], 7, 8]))
+    assert_near(engine.decode([9])[0], oracle([*ids[:3], 7, 8, 9]))
+
+
+def test_a_slot_rewound_to_nothing_starts_again(engine: Engine, oracle: LogitsOf) -> None:
+    """Length 0 is a slot that is active and empty."""
+    engine.extend(0, ids_of(9, 10), [9])
+    engine.rewind(0, 0)
+    ids = ids_of(11, 4)
+    assert_near(engine.extend(0, ids, [3])[0], oracle(ids))
+
+
+def test_a_freed_slot_is_filled_by_the_last(engine: Engine, oracle: LogitsOf) -> None:
+    """Of three slots the first is closed: the third takes its place, the second stays."""
+    rows = [ids_of(seed, length) for seed, length in ((12, 9), (13, 4), (14, 6))]
+    for slot, ids in enumerate(rows):
+        engine.extend(slot, ids, [len(ids) - 1])
+    engine.free(0)
+    assert engine.lengths == (6, 4)
+    found = engine.decode([1, 2])
+    assert_near(found, np.stack([oracle([*rows[2], 1]), oracle([*rows[1], 2])]))
+
+
+def test_the_last_slot_is_freed_without_a_move(engine: Engine, oracle: LogitsOf) -> None:
+    """Nothing is copied, and its place can be taken again."""
+    first, second = ids_of(15, 3), ids_of(16, 5)
+    engine.extend(0, first, [2])
+    engine.extend(1, second, [4])
+    engine.free(1)
+    assert engine.lengths == (3,)
+    third = ids_of(17, 2)
+    assert_near(engine.extend(1, third, [1])[0], oracle(third))
+    assert_near(engine.decode([1, 2]), np.stack([oracle([*first, 1]), oracle([*third, 2])]))
+
+
+def test_all_slots_can_be_freed_and_taken_again(engine: Engine, oracle: LogitsOf) -> None:
+    """An empty engine is as good as a new one."""
+    engine.extend(0, ids_of(18, 5), [4])
+    engine.free(0)
+    assert engine.lengths == ()
+    assert_near(engine.extend(0, [1, 2], [1])[0], oracle([1, 2]))
+
+
+def test_no_more_slots_are_opened_than_there_may_be(engine: Engine) -> None:
+    """A fourth of three slots is a fault of the caller."""
+    for slot in range(3):
+        engine.extend(slot, [slot], [0])
+    with pytest.raises(AssertionError):
+        engine.extend(3, [1], [0])
+    with pytest.raises(AssertionError):
+        engine.fork(0, 3)
+
+
+def test_a_full_slot_takes_no_more(engine: Engine) -> None:
+    """One token beyond n_positions is a fault of the caller, by extend and by decode."""
+    engine.extend(0, ids_of(19, LIMIT), [0])
+    with pytest.raises(AssertionError):
+        engine.extend(0, [1], [0])
+    with pytest.raises(AssertionError):
+        engine.decode([1])
+
+
+def test_sizes_and_limits_can_be_asked(small: ModelFolder) -> None:
+    """The loop needs the shape and the number of slots."""
+    engine = Engine(small, CPU, max_slots=5, threads=2)
+    assert engine.shape == small.shape
+    assert (engine.max_slots, engine.threads, engine.device) == (5, 2, CPU)
+
+
+class Twins:
+    """Two engines that are told the same and must answer with the same bits."""
+
+    def __init__(self, first: Engine, second: Engine) -> None:
+        self._engines = (first, second)
+
+    def extend(self, slot: int, ids: Sequence[int]) -> NDArray[np.float32]:
+        """Extend a slot of both; the logits after the last id."""
+        last = [len(ids) - 1]
+        return self._same([engine.extend(slot, ids, last)[0] for engine in self._engines])
+
+    def decode(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """Decode one id per slot on both."""
+        return self._same([engine.decode(ids).copy() for engine in self._engines])
+
+    def fork(self, source: int, target: int) -> None:
+        """Fork on both."""
+        for engine in self._engines:
+            engine.fork(source, target)
+
+    def rewind(self, slot: int, length: int) -> None:
+        """Rewind on both."""
+        for engine in self._engines:
+            engine.rewind(slot, length)
+
+    def free(self, slot: int) -> None:
+        """Free on both."""
+        for engine in self._engines:
+            engine.free(slot)
+
+    def _same(self, answers: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+        first, second = answers
+        assert np.array_equal(first, second)
+        return first
+
+
+@pytest.fixture(params=[1, 2], ids=["1-thread", "2-threads"])
+def twins(
+    request: pytest.FixtureRequest, model_folders: ModelFolders
+) -> Iterator[tuple[Twins, HostCache]]:
+    """Return engines for 300 positions: one with a growing cache, one with the device's kind."""
+    folder = read_model_folder(model_folders(LONG_SHAPE))
+    growing = HostCache(folder.shape)
+    fixed = DeviceCache(folder.shape, CPU, rows=8)
+    engines = [
+        Engine(folder, CPU, max_slots=8, threads=request.param, cache=cache)
+        for cache in (growing, fixed)
+    ]
+    yield Twins(*engines), growing
+
+
+def test_growing_changes_no_bit(twins: tuple[Twins, HostCache]) -> None:
+    """Slots that cross 64, 128 and 256 up to 300: as in a cache that is large from the start."""
+    both, cache = twins
+    capacities = []
+    for number, length in enumerate((62, 60, 129, 40)):
+        both.extend(0, ids_of(number, length))
+        if number == 0:
+            both.extend(1, ids_of(9, 3))
+        for step in range(2):
+            both.decode(ids_of(20 + step, 2))
+            capacities.append(cache.capacity)
+    assert capacities == [64, 64, 128, 128, 256, 300, 300, 300]
+
+
+def test_shrinking_changes_no_bit(twins: tuple[Twins, HostCache]) -> None:
+    """When the long slot is gone the cache is cut, and the other goes on with the same bits."""
+    both, cache = twins
+    both.extend(0, ids_of(1, 290))
+    both.extend(1, ids_of(2, 40))
+    both.decode([1, 2])
+    before = cache.capacity
+    both.free(0)
+    both.decode([3])
+    assert (before, cache.capacity) == (300, 64)
+    both.extend(0, ids_of(3, 30))
+    both.decode([4])
+    assert cache.capacity == 128
+
+
+def test_more_rows_change_no_bit(twins: tuple[Twins, HostCache]) -> None:
+    """New slots make the cache grow from one to eight rows; older ones keep their content."""
+    both, cache = twins
+    rows = []
+    for slot in range(8):
+        both.extend(slot, ids_of(slot, 1 + 9 * slot))
+        both.decode(ids_of(30 + slot, slot + 1))
+        rows.append(cache.rows)
+    assert rows == [1, 2, 4, 4, 8, 8, 8, 8]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_order_of_calls_gives_right_logits(
+    model_folders: ModelFolders, small: ModelFolder, oracle: LogitsOf, seed: int
+) -> None:
+    """Random calls: both kinds of cache give the same bits, and each row is the oracle's."""
+    draw = np.random.default_rng(seed)
+    caches = (HostCache(small.shape), DeviceCache(small.shape, CPU, rows=4))
+    both = Twins(*(Engine(small, CPU, max_slots=4, threads=1, cache=cache) for cache in caches))
+    rows: list[list[int]] = []
+    for _ in range(60):
+        call = str(draw.choice(["extend", "decode", "decode", "fork", "rewind", "free"]))
+        slot = int(draw.integers(0, len(rows))) if rows else 0
+        room = [len(row) < LIMIT for row in rows]
+        if call == "extend" or not rows:
+            slot = int(draw.integers(0, min(len(rows) + 1, 4)))
+            known = rows[slot] if slot < len(rows) else []
+            ids = ids_of(int(draw.integers(1000)), int(draw.integers(1, 12)))[: LIMIT - len(known)]
+            if ids:
+                rows[slot : slot + 1] = [known + ids]
+                assert_near(both.extend(slot, ids), oracle(rows[slot]))
+        elif call == "decode" and all(room):
+            ids = ids_of(int(draw.integers(1000)), len(rows))
+            rows = [[*row, token_id] for row, token_id in zip(rows, ids, strict=True)]
+            assert_near(both.decode(ids), np.stack([oracle(row) for row in rows]))
+        elif call == "fork" and len(rows) < 4:
+            both.fork(slot, len(rows))
+            rows.append(rows[slot])
+        elif call == "rewind":
+            length = int(draw.integers(0, len(rows[slot]) + 1))
+            both.rewind(slot, length)
+            rows[slot] = rows[slot][:length]
+        elif call == "free":
+            both.free(slot)
+            rows[slot] = rows[-1]
+            rows.pop()
+
+
+PROMPT_LENGTHS = (1, 2, 5, 17, 40, 63, 64, 90)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("checkpoint", ["starter", "long", "wide"])
+def test_a_row_is_the_same_alone_and_beside_seven_others(
+    model_folders: ModelFolders, checkpoint: str, threads: int
+) -> None:
+    """Prompts of 1 to 90 ids, six steps: in slots 0 to 7 and each alone, bit for bit."""
+    path = {
+        "starter": lambda: model_folders.convert(STARTER),
+        "long": lambda: model_folders(LONG_SHAPE),
+        "wide": lambda: model_folders(CheckpointShape(2, 3, 144, 100, 1001, seed=3)),
+    }[checkpoint]()
+    folder = read_model_folder(path)
+    together = Engine(folder, CPU, threads=threads)
+    alone = Engine(folder, CPU, threads=threads)
+    vocab_size = folder.shape.vocab_size
+    prompts = [ids_of(length, length, vocab_size) for length in PROMPT_LENGTHS]
+    steps = [ids_of(100 + step, 8, vocab_size) for step in range(6)]
+    answers = [
+        [together.extend(slot, ids, [len(ids) - 1])[0] for slot, ids in enumerate(prompts)],
+        *([*together.decode(ids).copy()] for ids in steps),
+    ]
+    for slot, ids in enumerate(prompts):
+        found = [alone.extend(0, ids, [len(ids) - 1])[0]]
+        found += [alone.decode([step[slot]])[0].copy() for step in steps]
+        alone.free(0)
+        for step, logits in enumerate(found):
+            assert np.array_equal(logits, answers[step][slot]), (slot, step)
+
+
+def test_a_row_does_not_depend_on_the_number_of_rows(starter: ModelFolder) -> None:
+    """The same slot among 1 to 8: one decode step, the same bits each time."""
+    engine = Engine(starter, CPU, threads=2)
+    vocab_size = starter.shape.vocab_size
+    for slot, length in enumerate(PROMPT_LENGTHS):
+        engine.extend(slot, ids_of(length, length, vocab_size), [0])
+    answers = []
+    for count in range(8, 0, -1):
+        answers.append(engine.decode([1] * count)[0].copy())
+        for slot in range(count):
+            engine.rewind(slot, PROMPT_LENGTHS[slot])
+        engine.free(count - 1)
+    assert all(np.array_equal(answer, answers[0]) for answer in answers)
+
+
+@pytest.fixture
+def cuda_engine(small: ModelFolder) -> Engine:
+    """Return an engine on the first CUDA device, if there is one that runs."""
+    try:
+        return Engine(small, choose_device("cuda"), max_slots=3)
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
+def assert_near_on_cuda(found: NDArray[Any], expected: NDArray[Any]) -> None:
+    """Compare logits as the export's check does: kernels on CUDA add up in other orders."""
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.gpu
+def test_cuda_prefills_and_decodes(cuda_engine: Engine, oracle: LogitsOf) -> None:
+    """Rows of two lengths, up to the limit of positions."""
+    rows = [ids_of(1, 2), ids_of(2, LIMIT - 2)]
+    for slot, ids in enumerate(rows):
+        found = cuda_engine.extend(slot, ids, [0, len(ids) - 1])
+        assert_near_on_cuda(found, np.stack([oracle(ids[:1]), oracle(ids)]))
+    for step in range(2):
+        found = cuda_engine.decode([step, step])
+        rows = [[*row, step] for row in rows]
+        assert_near_on_cuda(found, np.stack([oracle(row) for row in rows]))
+
+
+@pytest.mark.gpu
+def test_cuda_forks(cuda_engine: Engine, oracle: LogitsOf) -> None:
+    """A copy on the device goes its own way."""
+    ids = ids_of(3, 6)
+    cuda_engine.extend(0, ids, [5])
+    cuda_engine.fork(0, 1)
+    found = cuda_engine.decode([1, 2])
+    assert_near_on_cuda(found, np.stack([oracle([*ids, 1]), oracle([*ids, 2])]))
+
+
+@pytest.mark.gpu
+def test_cuda_rewinds(cuda_engine: Engine, oracle: LogitsOf) -> None:
+    """What was forgotten has no influence."""
+    ids = ids_of(4, 6)
+    cuda_engine.extend(0, ids, [5])
+    cuda_engine.rewind(0, 2)
+    assert_near_on_cuda(cuda_engine.extend(0, [7], [0])[0], oracle([*ids[:2], 7]))
+
+
+@pytest.mark.gpu
+def test_cuda_moves_the_last_slot_into_a_gap(cuda_engine: Engine, oracle: LogitsOf) -> None:
+    """The first of three is closed."""
+    rows = [ids_of(seed, 3 + seed) for seed in range(3)]
+    for slot, ids in enumerate(rows):
+        cuda_engine.extend(slot, ids, [0])
+    cuda_engine.free(0)
+    found = cuda_engine.decode([1, 2])
+    assert_near_on_cuda(found, np.stack([oracle([*rows[2], 1]), oracle([*rows[1], 2])]))
+
+
+@pytest.mark.gpu
+def test_cuda_prints_nothing_on_stdout(
+    cuda_engine: Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A step writes nothing."""
+    cuda_engine.extend(0, [1], [0])
+    cuda_engine.decode([2])
+    assert capfd.readouterr().out == ""

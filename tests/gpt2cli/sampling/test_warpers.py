@@ -1,0 +1,244 @@
+"""Logits warpers: distributions by hand, and by a plain scalar oracle.
+
+The oracle is written from Hugging Face's definitions (transformers 5.24, logits_process.py:
+TemperatureLogitsWarper, TopK…, TopP… and MinPLogitsWarper).
+"""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from gpt2cli.sampling import SamplingConfig
+from gpt2cli.sampling.warpers import Candidates, draw, warp
+
+OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+
+
+def config(**options: float) -> SamplingConfig:
+    """Return a configuration with all warpers off but these."""
+    return SamplingConfig(**(OFF | options))  # type: ignore[arg-type]
+
+
+def logits_of(*shares: float) -> NDArray[np.float32]:
+    """Return one row of logits [1, V] whose softmax has these shares."""
+    return np.log(np.array([shares]) / sum(shares)).astype(np.float32)
+
+
+def shares_of(candidates: Candidates, vocab_size: int) -> list[float]:
+    """Return the distribution of the first row over all ids: [V]."""
+    ids = np.arange(vocab_size) if candidates.ids is None else candidates.ids[0]
+    shares = np.zeros(vocab_size)
+    np.add.at(shares, ids, candidates.weights[0])
+    return list(shares / shares.sum())
+
+
+def warped(shares: list[float], **options: float) -> list[float]:
+    """Return what the warpers make of a distribution."""
+    return shares_of(warp(logits_of(*shares), config(**options)), len(shares))
+
+
+def test_with_all_off_the_softmax_is_drawn_from() -> None:
+    """Shares stay as they are."""
+    assert warped([0.1, 0.2, 0.3, 0.4]) == pytest.approx([0.1, 0.2, 0.3, 0.4], rel=1e-6)
+
+
+def test_temperature_divides_the_logits() -> None:
+    """At 0.5 shares are squared: 1 : 4 becomes 1 : 16."""
+    assert warped([0.2, 0.8], temperature=0.5) == pytest.approx([1 / 17, 16 / 17], rel=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1e9, 1.7976931348623157e308])
+def test_a_huge_temperature_is_uniform(temperature: float) -> None:
+    """At 1e9 every token is as likely as every other."""
+    assert warped([0.001, 0.999], temperature=temperature) == pytest.approx([0.5, 0.5], rel=1e-6)
+
+
+def test_the_smallest_temperature_that_draws_takes_the_best() -> None:
+    """At 1e-5 neighbours 0.1 apart in logits have no share left, and nothing overflows."""
+    assert warped([0.5, 0.45, 0.05], temperature=1e-5) == [1, 0, 0]
+
+
+def test_top_k_keeps_the_k_best() -> None:
+    """The others' share goes to those kept."""
+    assert warped([0.1, 0.4, 0.2, 0.3], top_k=2) == pytest.approx([0, 4 / 7, 0, 3 / 7], rel=1e-6)
+
+
+def test_top_k_keeps_exactly_k_of_equals() -> None:
+    """Of ties at the border the lower ids stay."""
+    assert warped([0.2, 0.3, 0.2, 0.3], top_k=3) == pytest.approx(
+        [0.2 / 0.8, 0.3 / 0.8, 0, 0.3 / 0.8], rel=1e-6
+    )
+    assert warped([0.25] * 4, top_k=2) == pytest.approx([0.5, 0.5, 0, 0])
+
+
+def test_many_equals_are_kept_in_the_order_of_their_ids() -> None:
+    """Of three scores in turn k = 1,500 keeps the 1,000 best and the 500 first of the next."""
+    logits = np.tile(np.array([0, 1, 2], np.float32), 1000)[None]
+    candidates = warp(logits, config(top_k=1500))
+    assert candidates.ids is not None
+    assert candidates.ids[0].tolist() == [*range(2, 3000, 3), *range(1, 1500, 3)]
+
+
+@pytest.mark.parametrize("top_k", [4, 5, 10**9])
+def test_a_top_k_beyond_the_vocabulary_keeps_all(top_k: int) -> None:
+    """The vocabulary's size and more change nothing."""
+    assert warped([0.1, 0.2, 0.3, 0.4], top_k=top_k) == pytest.approx([0.1, 0.2, 0.3, 0.4])
+
+
+def test_top_p_keeps_the_token_that_crosses() -> None:
+    """0.5 + 0.3 first reaches 0.7: both stay."""
+    assert warped([0.2, 0.3, 0.5], top_p=0.7) == pytest.approx([0, 0.375, 0.625], rel=1e-6)
+
+
+def test_top_p_ends_where_it_is_reached_exactly() -> None:
+    """At p = 0.5 the first of 0.5, 0.25, 0.25 is enough (powers of two: no rounding)."""
+    candidates = warp(np.log(np.array([[0.5, 0.25, 0.25]])).astype(np.float32), config(top_p=0.5))
+    assert shares_of(candidates, 3) == [1, 0, 0]
+
+
+def test_top_p_zero_keeps_the_best() -> None:
+    """One token always stays; of equals the lower id."""
+    assert warped([0.2, 0.4, 0.4], top_p=0.0) == [0, 1, 0]
+
+
+def test_top_p_orders_ties_by_id() -> None:
+    """Of four equals p = 0.5 keeps the first two."""
+    assert warped([0.25] * 4, top_p=0.5) == pytest.approx([0.5, 0.5, 0, 0])
+
+
+def test_min_p_is_relative_to_the_best() -> None:
+    """0.5 of the best, 0.4, is 0.2: 0.25 stays, 0.15 goes."""
+    assert warped([0.15, 0.25, 0.4, 0.2 - 1e-3], min_p=0.5) == pytest.approx(
+        [0, 25 / 65, 40 / 65, 0], rel=1e-5
+    )
+
+
+def test_min_p_one_keeps_the_best_and_its_equals() -> None:
+    """Hugging Face removes what is below the limit, not what is at it."""
+    assert warped([0.4, 0.2, 0.4], min_p=1.0) == pytest.approx([0.5, 0, 0.5])
+
+
+def test_temperature_comes_before_top_p() -> None:
+    """0.4, 0.3, 0.3: p = 0.45 keeps two, but after T = 0.5 the first, 0.16 of 0.34, is enough."""
+    shares = [0.4, 0.3, 0.3]
+    assert warped(shares, top_p=0.45) == pytest.approx([4 / 7, 3 / 7, 0], rel=1e-6)
+    assert warped(shares, top_p=0.45, temperature=0.5) == [1, 0, 0]
+
+
+def test_top_k_comes_before_top_p() -> None:
+    """0.4 of all is 4/7 of the two kept: p = 0.55 is reached by the first alone."""
+    shares = [0.4, 0.3, 0.2, 0.1]
+    assert warped(shares, top_p=0.55, top_k=2) == [1, 0, 0, 0]
+    assert warped(shares, top_p=0.55) == pytest.approx([4 / 7, 3 / 7, 0, 0], rel=1e-6)
+
+
+def test_temperature_comes_before_min_p() -> None:
+    """At T = 2, 1 : 4 becomes 1 : 2, which min-p 0.4 lets pass."""
+    assert warped([0.2, 0.8], min_p=0.4) == [0, 1]
+    assert warped([0.2, 0.8], min_p=0.4, temperature=2.0) == pytest.approx([1 / 3, 2 / 3])
+
+
+def test_forbidden_ids_have_no_share() -> None:
+    """Minus infinity stays out, also where top-k asks for more than is left."""
+    logits = np.array([[-np.inf, 0, -np.inf, 0]], np.float32)
+    for options in ({}, {"top_k": 3}, {"top_p": 0.99}, {"min_p": 0.01}):
+        assert shares_of(warp(logits, config(**options)), 4) == [0, 0.5, 0, 0.5]
+
+
+def test_logits_far_from_zero_are_as_good() -> None:
+    """A shift of 1e4 or of the largest float changes nothing and overflows nowhere."""
+    for shift in (1e4, -1e4):
+        logits = np.array([[shift, shift + 1]], np.float32)
+        shares = shares_of(warp(logits, config()), 2)
+        assert shares == pytest.approx([1 / (1 + math.e), math.e / (1 + math.e)])
+    largest = float(np.finfo(np.float32).max)
+    assert shares_of(warp(np.array([[-largest, largest]], np.float32), config()), 2) == [0, 1]
+
+
+def softmax(scores: list[float]) -> list[float]:
+    """Return the softmax of scores of which some may be minus infinity."""
+    best = max(scores)
+    weights = [math.exp(score - best) for score in scores]
+    total = math.fsum(weights)
+    return [weight / total for weight in weights]
+
+
+def warp_plainly(logits: list[float], options: SamplingConfig) -> list[float]:
+    """Apply the four definitions one after the other, as Hugging Face does, to a list."""
+    scores = [logit / options.temperature for logit in logits]
+    best_first = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
+    if options.top_k:
+        for i in best_first[options.top_k :]:
+            scores[i] = -math.inf
+    if options.top_p < 1:
+        shares, before = softmax(scores), 0.0
+        for place, i in enumerate(best_first):
+            if place and before >= options.top_p:
+                scores[i] = -math.inf
+            before += shares[i]
+    if options.min_p:
+        shares = softmax(scores)
+        limit = options.min_p * max(shares)
+        scores = [
+            s if share >= limit else -math.inf for s, share in zip(scores, shares, strict=True)
+        ]
+    return softmax(scores)
+
+
+@pytest.mark.parametrize("vocab_size", [5, 300, 5000])
+def test_all_combinations_follow_the_definitions(vocab_size: int) -> None:
+    """Random logits and options: the distribution is that of the plain oracle."""
+    draws = np.random.default_rng(178)
+    for _ in range(60):
+        logits = (draws.standard_normal(vocab_size) * draws.choice([0.3, 3])).astype(np.float32)
+        options = config(
+            temperature=draws.choice([0.3, 1.0, 2.5]),
+            top_k=int(draws.choice([0, 1, 3, 40, vocab_size])),
+            top_p=draws.choice([0.05, 0.5, 0.95, 1.0]),
+            min_p=draws.choice([0.0, 0.02, 0.5]),
+        )
+        found = shares_of(warp(logits[None], options), vocab_size)
+        expected = warp_plainly([float(logit) for logit in logits], options)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9, err_msg=str(options))
+
+
+@pytest.mark.parametrize("kept", [1, 1024, 1025, 1030, 4097, 19_000, 19_999])
+def test_top_p_of_a_flat_distribution_keeps_its_share(kept: int) -> None:
+    """Of 20,000 equal tokens exactly the first so many, however far they have to be sorted."""
+    candidates = warp(np.zeros((1, 20_000), np.float32), config(top_p=(kept - 0.5) / 20_000))
+    shares = np.array(shares_of(candidates, 20_000))
+    assert (shares[:kept] > 0).all() and not shares[kept:].any()
+
+
+def test_draw_inverts_the_cumulative_weights() -> None:
+    """Weights 1, 0, 3: below a quarter the first id, from there the last, never the middle one."""
+    ids = np.array([[7, 8, 9]])
+    weights = np.array([[1.0, 0.0, 3.0]])
+    cases = {0.0: 7, 0.2499: 7, 0.25: 9, 0.9999999999999999: 9}
+    for uniform, expected in cases.items():
+        assert draw(Candidates(ids, weights), np.array([uniform])) == [expected]
+
+
+@given(weights=st.lists(st.floats(0, 1), max_size=8), place=st.integers(0, 8))
+def test_draw_never_falls_off_the_end(weights: list[float], place: int) -> None:
+    """The largest number below 1 takes a candidate with weight, whatever the sum rounds to."""
+    weights = [*weights[:place], 1.0, *weights[place:]]  # the best one always has weight 1
+    ids = np.arange(len(weights))[None]
+    [chosen] = draw(Candidates(ids, np.array([weights])), np.array([1 - 2**-53]))
+    assert weights[chosen] > 0
+
+
+def test_candidates_without_ids_are_all_ids_in_order() -> None:
+    """The place is the id."""
+    assert draw(Candidates(None, np.array([[0.0, 1.0, 1.0]])), np.array([0.9])).tolist() == [2]
+
+
+def test_draw_takes_each_row_by_itself() -> None:
+    """Two rows, two numbers, two ids."""
+    ids = np.array([[1, 2], [3, 4]])
+    weights = np.array([[1.0, 1.0], [1.0, 9.0]])
+    assert draw(Candidates(ids, weights), np.array([0.4, 0.4])).tolist() == [1, 4]

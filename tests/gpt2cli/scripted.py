@@ -1,0 +1,108 @@
+"""A scripted engine: logits from any function of the ids, a record of its calls, and its rules.
+
+It asserts what an engine may assume: slots are 0 … n−1, never more than `max_slots`, never longer
+than `n_positions`.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2cli.model_folder import ModelShape
+
+Logits: TypeAlias = NDArray[np.float32]
+LogitsOf: TypeAlias = Callable[[Sequence[int]], Logits]  # all ids of a slot -> [V]
+
+
+class ScriptedEngine:
+    """A LogitsEngine without a model."""
+
+    def __init__(
+        self, logits_of: LogitsOf, *, n_positions: int = 16, vocab_size: int = 257, max_slots: int
+    ) -> None:
+        self.shape = ModelShape(1, 1, 8, 8, n_positions, vocab_size)
+        self.max_slots = max_slots
+        self.slots: list[list[int]] = []
+        self.calls: list[tuple[Any, ...]] = []
+        self._logits_of = logits_of
+        self._decoded = np.empty((0, 0), np.float32)
+
+    def count(self, name: str) -> int:
+        """Return how often a method was called."""
+        return sum(call[0] == name for call in self.calls)
+
+    def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
+        """Append ids to a slot; logits after the ids at `positions`."""
+        self.calls.append(("extend", slot, tuple(ids)))
+        assert ids
+        self._open(slot)
+        start = len(self.slots[slot])
+        self.slots[slot] += ids
+        self._check_length(slot)
+        return np.stack([self._logits_of(self.slots[slot][: start + p + 1]) for p in positions])
+
+    def decode(self, ids: Sequence[int]) -> Logits:
+        """Append one id to every slot; the array is spoilt by the next call, as the engine's is."""
+        self.calls.append(("decode", tuple(ids)))
+        assert len(ids) == len(self.slots) > 0
+        for slot, token_id in enumerate(ids):
+            self.slots[slot].append(token_id)
+            self._check_length(slot)
+        self._decoded.fill(np.nan)
+        self._decoded = np.stack([self._logits_of(slot) for slot in self.slots])
+        return self._decoded
+
+    def fork(self, source: int, target: int) -> None:
+        """Copy a slot."""
+        self.calls.append(("fork", source, target))
+        assert source != target
+        copied = list(self.slots[source])
+        self._open(target)
+        self.slots[target] = copied
+
+    def rewind(self, slot: int, length: int) -> None:
+        """Forget a slot's ids from `length` on."""
+        self.calls.append(("rewind", slot, length))
+        assert length <= len(self.slots[slot])
+        del self.slots[slot][length:]
+
+    def free(self, slot: int) -> None:
+        """Close a slot; the last one moves into its place."""
+        self.calls.append(("free", slot))
+        self.slots[slot] = self.slots[-1]
+        self.slots.pop()
+
+    def _open(self, slot: int) -> None:
+        assert 0 <= slot <= len(self.slots)
+        if slot == len(self.slots):
+            assert slot < self.max_slots
+            self.slots.append([])
+
+    def _check_length(self, slot: int) -> None:
+        assert len(self.slots[slot]) <= self.shape.n_positions
+
+
+def prefer(vocab_size: int, *token_ids: int) -> Logits:
+    """Return logits that prefer these ids in this order."""
+    logits = np.zeros(vocab_size, np.float32)
+    logits[list(token_ids)] = np.arange(len(token_ids), 0, -1)
+    return logits
+
+
+def scatter(vocab_size: int, *, often: Sequence[int] = ()) -> LogitsOf:
+    """Return a function to logits that look random and depend on every id before them.
+
+    The ids in `often` are nearly always the best.
+    """
+
+    def logits_of(ids: Sequence[int]) -> Logits:
+        key = zlib.crc32(np.array(ids, "<i8").tobytes())
+        words = np.random.Philox(key=key).random_raw(vocab_size) >> np.uint64(40)  # 24 bits
+        logits = words.astype(np.float32) / np.float32(2**22)  # 0 … 4
+        logits[list(often)] += np.float32(6)
+        return logits
+
+    return logits_of

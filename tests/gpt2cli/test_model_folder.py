@@ -1,0 +1,179 @@
+"""The contract with `export`: what a model folder says, and how a damaged one is told."""
+
+import json
+import pathlib
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import export.graph
+from gpt2cli import model_folder
+from gpt2cli.errors import ModelError
+from gpt2cli.model_folder import ModelFolder, ModelShape, is_model_folder, read_model_folder
+from tests.checkpoints import CheckpointShape
+from tests.model_folders import ModelFolders
+
+
+@pytest.fixture
+def folder(small: ModelFolder, tmp_path: pathlib.Path) -> pathlib.Path:
+    """Return a model folder that a test may damage."""
+    return pathlib.Path(shutil.copytree(small.path, tmp_path / "model"))
+
+
+def change_manifest(folder: pathlib.Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Rewrite export.json after `change` has been applied to it."""
+    path = folder / "export.json"
+    manifest = json.loads(path.read_bytes())
+    change(manifest)
+    path.write_text(json.dumps(manifest), "utf-8")
+
+
+def read_error(folder: pathlib.Path) -> str:
+    """Return the one line with which the folder is refused."""
+    with pytest.raises(ModelError) as caught:
+        read_model_folder(folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_the_graph_version_is_that_of_export() -> None:
+    """Both packages state the version of the graph; they must say the same."""
+    assert model_folder.GRAPH_VERSION == export.graph.GRAPH_VERSION
+
+
+def test_what_export_wrote_is_read(model_folders: ModelFolders) -> None:
+    """Sizes, special ids and the ids without a token are those of the checkpoint."""
+    shape = CheckpointShape(n_layer=1, n_head=2, n_embd=16, n_positions=8, vocab_size=260)
+    folder = read_model_folder(model_folders(shape, tokenizer="bytes"))
+    assert folder.shape == ModelShape(1, 2, 8, 16, 8, 260)
+    assert (folder.precision, folder.bos_token_id) == ("fp32", 256)
+    assert folder.eos_token_ids == {256}
+    assert folder.missing_ids == (range(257, 260),)
+    assert folder.graph_file.is_file() and folder.tokenizer_file.is_file()
+
+
+def test_the_check_that_passed_is_read(small: ModelFolder) -> None:
+    """The folder tells which onnxruntime and provider passed the check."""
+    [(version, provider)] = small.checked
+    assert provider == "CPUExecutionProvider" and version[0].isdigit()
+
+
+def test_only_what_export_wrote_is_a_model_folder(
+    small: ModelFolder, tmp_path: pathlib.Path
+) -> None:
+    """A folder without export.json is none."""
+    assert is_model_folder(small.path)
+    assert not is_model_folder(tmp_path)
+
+
+def test_another_folder_is_refused(tmp_path: pathlib.Path) -> None:
+    """The error says what is missing."""
+    assert read_error(tmp_path) == f"{tmp_path} is no model folder: it has no export.json"
+
+
+def test_a_missing_file_is_named(folder: pathlib.Path) -> None:
+    """A folder whose weights were deleted is damaged, and the error says how."""
+    (folder / "model.onnx.data").unlink()
+    assert "model.onnx.data is missing; export again" in read_error(folder)
+
+
+def test_a_file_of_another_size_is_named(folder: pathlib.Path) -> None:
+    """Both sizes are told."""
+    path = folder / "tokenizer.json"
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[:-1])
+    assert f"tokenizer.json has {size - 1} bytes, expected {size}" in read_error(folder)
+
+
+def test_all_damaged_files_are_named_at_once(folder: pathlib.Path) -> None:
+    """One line tells of every fault."""
+    (folder / "config.json").unlink()
+    (folder / "model.onnx").unlink()
+    message = read_error(folder)
+    assert "config.json is missing; model.onnx is missing" in message
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"null"])
+def test_a_damaged_manifest_is_refused(folder: pathlib.Path, content: bytes) -> None:
+    """export.json that is no JSON object is damaged."""
+    (folder / "export.json").write_bytes(content)
+    assert "export.json is damaged" in read_error(folder)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model", {"n_layer": 1}),
+        ("model", None),
+        ("tokenizer", {}),
+        ("tokenizer", 1),
+        ("files", []),
+        ("files", {"config.json": 1}),
+        ("checked", [{}]),
+    ],
+)
+def test_a_manifest_of_another_form_is_refused(
+    folder: pathlib.Path, field: str, value: object
+) -> None:
+    """A field that is not of the agreed form is damage, not a traceback."""
+    change_manifest(folder, lambda manifest: manifest.update({field: value}))
+    assert "export.json is damaged" in read_error(folder)
+
+
+def test_another_graph_version_is_told_by_number(folder: pathlib.Path) -> None:
+    """A folder of another version says both numbers, even where its manifest looks different."""
+    change_manifest(folder, dict.clear)
+    change_manifest(folder, lambda manifest: manifest.update(graph_version=999))
+    needed = model_folder.GRAPH_VERSION
+    assert f"holds graph version 999, this gpt2 needs {needed}; export again" in read_error(folder)
+
+
+def test_a_manifest_that_is_no_file_is_none(folder: pathlib.Path) -> None:
+    """A folder named export.json makes no model folder."""
+    (folder / "export.json").unlink()
+    (folder / "export.json").mkdir()
+    assert "is no model folder" in read_error(folder)
+
+
+def test_an_intact_folder_has_no_damage(folder: pathlib.Path) -> None:
+    """Every file has the recorded hash."""
+    assert read_model_folder(folder).find_damage() is None
+
+
+def test_a_changed_byte_is_found_by_hash(folder: pathlib.Path) -> None:
+    """Damage that keeps the size is found by reading all."""
+    path = folder / "model.onnx.data"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    damage = read_model_folder(folder).find_damage()
+    assert damage == "model.onnx.data is damaged: its sha256 is not the recorded one"
+
+
+def test_a_file_that_went_away_is_damage(folder: pathlib.Path) -> None:
+    """A file deleted after the start is told, not raised."""
+    read = read_model_folder(folder)
+    (folder / "model.onnx").unlink()
+    assert read.find_damage() == "model.onnx cannot be read: No such file or directory"
+
+
+def test_no_generation_config_is_an_empty_one(small: ModelFolder) -> None:
+    """A checkpoint without generation_config.json sets nothing."""
+    assert small.generation_config == {}
+
+
+def test_the_generation_config_is_the_models_own(starter: ModelFolder) -> None:
+    """The starter's file asks for temperature 0.7 and top-k 40."""
+    assert starter.generation_config["temperature"] == 0.7
+    assert starter.generation_config["top_k"] == 40
+
+
+@pytest.mark.parametrize("content", ["{", "[]"])
+def test_a_damaged_generation_config_is_a_model_error(folder: pathlib.Path, content: str) -> None:
+    """It is told by name."""
+    (folder / "generation_config.json").write_text(content)
+    with pytest.raises(ModelError, match=r"generation_config\.json is damaged"):
+        _ = read_model_folder(folder).generation_config

@@ -1,0 +1,136 @@
+"""Text to ids: prompts, special tokens, and what a model cannot take."""
+
+import json
+import pathlib
+
+import pytest
+
+from gpt2cli.errors import ModelError, PromptError
+from gpt2cli.tokenizer import Tokenizer
+from tests.checkpoints import END_OF_TEXT, write_tokenizer
+from tests.gpt2cli.folders import bare_folder
+
+
+def test_encode_gives_the_published_ids_of_gpt2(gpt2_tokenizer: Tokenizer) -> None:
+    """The ids are those of OpenAI's encoder.json: `Hello` 15496, ` world` 995, newline 198."""
+    assert gpt2_tokenizer.encode("Hello world\n") == [15496, 995, 198]
+
+
+def test_a_special_token_in_text_is_text(byte_tokenizer: Tokenizer) -> None:
+    """Unasked, <|endoftext|> in a prompt is read as its 13 characters."""
+    ids = byte_tokenizer.encode(END_OF_TEXT)
+    assert b"".join(map(byte_tokenizer.token_bytes, ids)).decode() == END_OF_TEXT
+    assert len(ids) == 13
+
+
+def test_a_special_token_is_read_as_one_where_allowed(byte_tokenizer: Tokenizer) -> None:
+    """With allow_special <|endoftext|> is its id, and the text around it stays."""
+    a, b = byte_tokenizer.encode("a"), byte_tokenizer.encode("b")
+    assert byte_tokenizer.encode(f"a{END_OF_TEXT}b", allow_special=True) == [*a, 256, *b]
+
+
+def test_allow_special_holds_for_one_call_only(byte_tokenizer: Tokenizer) -> None:
+    """What one prompt allows the next does not."""
+    byte_tokenizer.encode(END_OF_TEXT, allow_special=True)
+    assert 256 not in byte_tokenizer.encode(END_OF_TEXT)
+
+
+def test_an_empty_prompt_is_bos(byte_tokenizer: Tokenizer) -> None:
+    """A model starts from its BOS where there is no text."""
+    assert byte_tokenizer.encode("") == [256]
+
+
+def test_an_empty_prompt_without_bos_is_an_error(tmp_path: pathlib.Path) -> None:
+    """A model without BOS cannot start from nothing."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=257))
+    with pytest.raises(PromptError, match="no BOS"):
+        tokenizer.encode("")
+
+
+def test_a_lone_surrogate_is_a_prompt_error(byte_tokenizer: Tokenizer) -> None:
+    """What Python makes of argv that is no UTF-8 is refused with its place."""
+    with pytest.raises(PromptError, match=r"not valid UTF-8 text \(at character 2"):
+        byte_tokenizer.encode("hi\udcff")
+
+
+def test_the_error_for_a_surrogate_is_printable(byte_tokenizer: Tokenizer) -> None:
+    """Its message can itself be written as UTF-8, on one line."""
+    with pytest.raises(PromptError) as caught:
+        byte_tokenizer.encode("\udcff")
+    assert b"\n" not in str(caught.value).encode()
+
+
+def test_an_id_beyond_the_vocabulary_is_a_prompt_error(tmp_path: pathlib.Path) -> None:
+    """A tokenizer wider than its model is found out before the model is run; the id is named."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=90))
+    assert tokenizer.encode("z") == [89]
+    with pytest.raises(PromptError, match=r"'\{' has the id 90, .* ends at 89"):
+        tokenizer.encode("z{")
+
+
+def test_truncation_and_padding_of_the_file_are_ignored(tmp_path: pathlib.Path) -> None:
+    """A tokenizer.json saved in training may cut to 4 tokens or fill up to 8: prompts are whole."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    path = tmp_path / "tokenizer.json"
+    raw = json.loads(path.read_text("utf-8"))
+    raw["truncation"] = {
+        "direction": "Right",
+        "max_length": 4,
+        "strategy": "LongestFirst",
+        "stride": 0,
+    }
+    raw["padding"] = {
+        "strategy": {"Fixed": 8},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 256,
+        "pad_type_id": 0,
+        "pad_token": END_OF_TEXT,
+    }
+    path.write_text(json.dumps(raw), "utf-8")
+    tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=257, eos_token_id=256))
+    assert tokenizer.encode("!!") == [0, 0]
+    assert tokenizer.encode("!!!!!!") == [0] * 6
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"model": 1}'])
+def test_an_unreadable_tokenizer_is_a_model_error(
+    tmp_path: pathlib.Path, content: bytes | None
+) -> None:
+    """A missing or damaged tokenizer.json is named."""
+    if content is not None:
+        (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(ModelError, match=r"tokenizer\.json cannot be read"):
+        Tokenizer(bare_folder(tmp_path, vocab_size=257))
+
+
+def test_eos_and_bos_are_those_of_the_model_folder(byte_tokenizer: Tokenizer) -> None:
+    """The loop asks the tokenizer, the tokenizer tells what `export` recorded."""
+    assert byte_tokenizer.bos_token_id == 256
+    assert byte_tokenizer.eos_token_ids == {256}
+
+
+def test_special_and_unknown_ids_have_no_bytes(tmp_path: pathlib.Path) -> None:
+    """<|endoftext|>, another EOS and an id of a padded vocabulary print nothing."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=300, eos_token_id=1))
+    assert [tokenizer.token_bytes(i) for i in (0, 1, 256, 257, 299)] == [b"!", b"", b"", b"", b""]
+
+
+def test_an_added_token_has_the_bytes_of_its_text(tmp_path: pathlib.Path) -> None:
+    """A token added later is stored as it reads, not in the byte alphabet: `a b` has a space."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    path = tmp_path / "tokenizer.json"
+    raw = json.loads(path.read_text("utf-8"))
+    raw["added_tokens"].append(raw["added_tokens"][0] | {"id": 257, "content": "a b"})
+    raw["added_tokens"][-1]["special"] = False
+    path.write_text(json.dumps(raw), "utf-8")
+    tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=258, eos_token_id=256))
+    assert tokenizer.token_bytes(257) == b"a b"
+
+
+def test_every_byte_has_its_own_token_in_gpt2(gpt2_tokenizer: Tokenizer) -> None:
+    """The 256 first ids of GPT-2 stand for the 256 bytes."""
+    assert sorted(map(gpt2_tokenizer.token_bytes, range(256))) == [bytes([b]) for b in range(256)]
