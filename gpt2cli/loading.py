@@ -1,9 +1,11 @@
 """From a model's name to what runs it: engine, tokenizer and sampler, ready to use."""
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpt2cli.engine import Engine, choose_device
-from gpt2cli.errors import UsageError
+from gpt2cli.engine import AUTO, Device, Engine, choose_device
+from gpt2cli.errors import DeviceError, UsageError
 from gpt2cli.sampling import Sampler
 from gpt2cli.store import Listener, StoredModel, find_model
 from gpt2cli.store.exports import check_again
@@ -44,9 +46,26 @@ def load_model(
     stored = find_model(
         name, revision=revision, precision=precision, offline=offline, listener=listener
     )
-    provider = "CPUExecutionProvider" if where.kind == "cpu" else "CUDAExecutionProvider"
     listener.stage(f"loading {stored.name}")
-    check_again(stored.folder, provider)
-    engine = Engine(stored.folder, where, max_slots=max_slots, threads=threads)
+    open_on = functools.partial(Engine, stored.folder, max_slots=max_slots, threads=threads)
+    engine = open_engine(open_on, where, may_fall_back=device == AUTO, listener=listener)
+    check_again(stored.folder, engine.device.provider)
     sampler = Sampler(stored.folder.missing_ids)
     return LoadedModel(stored, engine, Tokenizer(stored.folder), sampler)
+
+
+def open_engine(
+    open_on: Callable[[Device], Engine], device: Device, *, may_fall_back: bool, listener: Listener
+) -> Engine:
+    """Open the engine on `device`; where nobody named one, on the CPU if that fails, with a note.
+
+    Raises:
+        DeviceError: if the device cannot run the model and was asked for.
+    """
+    try:
+        return open_on(device)
+    except DeviceError as error:
+        if not may_fall_back:
+            raise
+        listener.note(f"running on the CPU, because of {error}")
+        return open_on(Device("cpu"))

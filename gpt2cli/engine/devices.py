@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from gpt2cli.errors import DeviceError, UsageError
 
+AUTO: Final = "auto"
 CUDA_PIP: Final = "pip install 'gpt2[cuda]'"
 
 
@@ -19,6 +20,11 @@ class Device:
 
     kind: Literal["cpu", "cuda"]
     index: int = 0
+
+    @property
+    def provider(self) -> str:
+        """The execution provider's name."""
+        return "CPUExecutionProvider" if self.kind == "cpu" else "CUDAExecutionProvider"
 
     def __str__(self) -> str:
         return self.kind if self.kind == "cpu" else f"cuda:{self.index}"
@@ -41,7 +47,7 @@ def choose_device(asked: str) -> Device:
         return Device("cpu")
     index = int(match[1] or 0)
     devices, reason = _count_cuda_devices()
-    if asked == "auto":
+    if asked == AUTO:
         return Device("cuda") if devices else Device("cpu")
     if index >= devices:
         raise DeviceError(

@@ -1,0 +1,65 @@
+"""Claims about opening the engine where a device fails."""
+
+import pathlib
+
+import pytest
+
+from gpt2cli.engine import Device, Engine
+from gpt2cli.errors import DeviceError
+from gpt2cli.loading import load_model, open_engine
+from gpt2cli.model_folder import read_model_folder
+from tests.gpt2cli.store.conftest import Told
+
+
+class _Opener:
+    """Opens engines on the CPU only, as a machine without CUDA libraries does."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.asked: list[Device] = []
+        self._folder = folder
+
+    def __call__(self, device: Device) -> Engine:
+        self.asked.append(device)
+        if device.kind == "cuda":
+            raise DeviceError("--device cuda:0: no cuBLAS")
+        return Engine(read_model_folder(self._folder), device)
+
+
+def test_a_device_that_nobody_named_falls_back_to_the_cpu_with_a_note(
+    starter_folder: pathlib.Path,
+) -> None:
+    """A driver without CUDA libraries does not stop a plain start, and is not hidden."""
+    opener, told = _Opener(starter_folder), Told()
+
+    engine = open_engine(opener, Device("cuda"), may_fall_back=True, listener=told)
+
+    assert engine.device == Device("cpu")
+    assert opener.asked == [Device("cuda"), Device("cpu")]
+    assert told.notes == ["running on the CPU, because of --device cuda:0: no cuBLAS"]
+
+
+def test_a_device_that_was_named_is_never_replaced(starter_folder: pathlib.Path) -> None:
+    """--device cuda runs there or fails."""
+    opener, told = _Opener(starter_folder), Told()
+
+    with pytest.raises(DeviceError, match="no cuBLAS"):
+        open_engine(opener, Device("cuda"), may_fall_back=False, listener=told)
+    assert opener.asked == [Device("cuda")]
+
+
+def test_a_loaded_model_has_all_that_runs_it(starter_folder: pathlib.Path) -> None:
+    """Engine, tokenizer and sampler come from one folder."""
+    model = load_model(
+        str(starter_folder),
+        revision=None,
+        precision="auto",
+        device="cpu",
+        threads=1,
+        offline=True,
+        max_slots=3,
+        listener=Told(),
+    )
+
+    assert (model.engine.max_slots, model.engine.threads) == (3, 1)
+    assert model.stored.folder.path == starter_folder
+    assert model.tokenizer.encode("Once upon") != []
