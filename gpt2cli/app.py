@@ -8,36 +8,41 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from gpt2cli.commands.batch import batch
 from gpt2cli.commands.export import export
 from gpt2cli.commands.generate import generate
+from gpt2cli.commands.models import models
 from gpt2cli.errors import Gpt2Error, UsageError
-from gpt2cli.terminal.notes import PROGRAM, write_error
+from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 
 _DONE: Final = 0
 _FAILED: Final = 1
 _USAGE: Final = 2
 _INTERRUPTED: Final = 130
+_STDOUT: Final = 1
 
 
 class _Group(TyperGroup):
     """The command group; the one place that turns exceptions into exit codes."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; if nobody reads the result any more, nothing is left to do.
-
-        Here and not in `main`, since Typer makes exit code 1 of a closed pipe.
-        """
+        """Run a command. After Ctrl-C in its midst the shell's prompt gets a line of its own."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:
-            _abandon_stdout()
-            raise typer.Exit(_DONE) from None
+        except KeyboardInterrupt:
+            end_line()
+            _drop_stdout()  # what its buffer holds may have no taker
+            raise
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run a command and exit."""
         extra |= {"standalone_mode": False, "prog_name": PROGRAM}
         try:
             code = super().main(*args, **extra)
+        except SystemExit as exit_:
+            # Typer 0.29 and Rich 15 make exit code 1 of a closed pipe; but nothing is left to do.
+            closed = isinstance(exit_.__context__, BrokenPipeError)
+            code = _DONE if closed else exit_.code
         except typer.TyperException as error:
             _say(error)
             code = error.exit_code
@@ -47,8 +52,12 @@ class _Group(TyperGroup):
         except Gpt2Error as error:
             write_error(str(error))
             code = _FAILED
+        except OSError as error:  # a full disk or the like, wherever it is met
+            write_error(": ".join(str(part) for part in (error.strerror, error.filename) if part))
+            code = _FAILED
         except (KeyboardInterrupt, typer.Abort):
             code = _INTERRUPTED
+        _flush_stdout()
         sys.exit(code if isinstance(code, int) else _DONE)
 
 
@@ -63,9 +72,17 @@ def _say(error: typer.TyperException) -> None:
         write_error(message)
 
 
-def _abandon_stdout() -> None:
-    """Let Python's own flush at exit find no broken pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+def _flush_stdout() -> None:
+    """Flush stdout; if that fails, let Python's own flush at exit not complain of it."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _drop_stdout()
+
+
+def _drop_stdout() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
 
 
 app = typer.Typer(
@@ -76,7 +93,9 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.command()(generate)
+app.command()(batch)
 app.command()(export)
+app.add_typer(models, name="models")
 
 
 def _show_version(wanted: bool) -> None:
@@ -90,13 +109,12 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+            "--version",
+            metavar="",
+            callback=_show_version,
+            is_eager=True,
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:
     """GPT-2 text generation: prompts in, text out, on this machine."""
-
-
-def main() -> None:
-    """Run the program."""
-    app()

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpt2cli.engine import AUTO, Device, Engine, choose_device
+from gpt2cli.engine import AUTO, Device, Engine, choose_device, choose_slots, count_cores
 from gpt2cli.errors import DeviceError, UsageError
 from gpt2cli.sampling import Sampler
 from gpt2cli.store import Listener, StoredModel, find_model
@@ -30,10 +30,10 @@ def load_model(
     device: str,
     threads: int | None,
     offline: bool,
-    max_slots: int,
+    max_slots: int | None,
     listener: Listener,
 ) -> LoadedModel:
-    """Find and load a model; None is the default one.
+    """Find and load a model; None is the default one. `max_slots` None: as many as pay.
 
     Raises:
         ModelError: if it cannot be had, converted or loaded.
@@ -47,7 +47,9 @@ def load_model(
         name, revision=revision, precision=precision, offline=offline, listener=listener
     )
     listener.stage(f"loading {stored.name}")
-    open_on = functools.partial(Engine, stored.folder, max_slots=max_slots, threads=threads)
+    cores = threads or count_cores()
+    slots = max_slots or choose_slots(stored.folder.shape, cores)
+    open_on = functools.partial(Engine, stored.folder, max_slots=slots, threads=cores)
     engine = open_engine(open_on, where, may_fall_back=device == AUTO, listener=listener)
     check_again(stored.folder, engine.device.provider)
     sampler = Sampler(stored.folder.missing_ids)

@@ -8,11 +8,18 @@ from gpt2cli.loading import LoadedModel
 
 
 def make_record(
-    request: Request, *, sample: int, completion: str, finish: Finish, model: LoadedModel
+    request: Request,
+    *,
+    sample: int,
+    completion: str,
+    finish: Finish,
+    model: LoadedModel,
+    identity: object = None,
 ) -> dict[str, Any]:
     """Return the record of a finished sample, its keys in the order that they are written."""
     return {
         "index": request.index,
+        **_identify(identity),
         "prompt": request.prompt,
         "completion": completion,
         "finish_reason": finish.reason.value,
@@ -21,13 +28,44 @@ def make_record(
         "completion_tokens": finish.completion_tokens,
         "sample": sample,
         "seed": request.seed,
-        "model": model.stored.name,
-        "revision": model.stored.revision,
-        "precision": model.stored.folder.precision,
-        "device": str(model.engine.device),
+        **_describe_model(model),
+    }
+
+
+def make_error_record(
+    index: int, *, prompt: str | None, error: str, model: LoadedModel, identity: object = None
+) -> dict[str, Any]:
+    """Return the record of an input record that could not be run: `error` says why."""
+    return {
+        "index": index,
+        **_identify(identity),
+        "prompt": prompt,
+        "completion": "",
+        "finish_reason": "error",
+        "stop_sequence": None,
+        "prompt_tokens": 0,
+        "completion_tokens": 0,
+        "sample": 0,
+        "seed": None,
+        **_describe_model(model),
+        "error": error,
     }
 
 
 def format_record(record: dict[str, Any]) -> str:
     """Return a record as one line of JSON, with its newline."""
     return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _identify(identity: object) -> dict[str, Any]:
+    """Return the user's own "id" where there is one."""
+    return {} if identity is None else {"id": identity}
+
+
+def _describe_model(model: LoadedModel) -> dict[str, Any]:
+    return {
+        "model": model.stored.name,
+        "revision": model.stored.revision,
+        "precision": model.stored.folder.precision,
+        "device": str(model.engine.device),
+    }

@@ -1,12 +1,16 @@
 """Where an option's value comes from: the user, else the model's own defaults, else built in."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from gpt2cli.errors import ModelError, UsageError
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 # Keys of generation_config.json that are honoured -> our option's field. do_sample, max_length
 # and task_specific_params are not: this tool samples unless told otherwise.
@@ -17,6 +21,13 @@ _FROM_MODEL: Final[Mapping[str, str]] = {
     "min_p": "min_p",
     "repetition_penalty": "repetition_penalty",
     "max_new_tokens": "max_new_tokens",
+}
+
+# A configuration field's type -> what JSON may give for it, and how that is called.
+_JSON_TYPES: Final[Mapping[Any, tuple[tuple[type, ...], str]]] = {
+    float: ((int, float), "a number"),
+    int: ((int,), "a whole number"),
+    bool: ((bool,), "true or false"),
 }
 
 
@@ -37,15 +48,33 @@ def settle(
         UsageError: if a value of the user's is out of range.
         ModelError: if a value of the model's is.
     """
-    known = set(getattr(config_type, "__dataclass_fields__", {}))
+    known = {field.name for field in fields(config_type)}
     own = {
         ours: generation_config[theirs]
         for theirs, ours in _FROM_MODEL.items()
         if ours in known and generation_config.get(theirs) is not None and given.get(ours) is None
     }
     try:
+        check_types(config_type, own)
         config_type(**own)
-    except (UsageError, TypeError) as error:
+    except UsageError as error:
         raise ModelError(f"the model's generation_config.json: {error}") from error
     chosen = {name: value for name, value in given.items() if name in known and value is not None}
     return Settings(config_type(**(own | chosen)), own)
+
+
+def check_types(config_type: "type[DataclassInstance]", own: Mapping[str, Any]) -> None:
+    """Check what a JSON text said; options of the command line have their types already.
+
+    Raises:
+        UsageError: naming the option, as the configuration itself does for ranges.
+    """
+    for field in fields(config_type):
+        if field.name not in own or field.type not in _JSON_TYPES:
+            continue
+        allowed, wanted = _JSON_TYPES[field.type]
+        value = own[field.name]
+        is_flag = isinstance(value, bool)  # which Python takes for a whole number too
+        if not isinstance(value, allowed) or is_flag is not (allowed == (bool,)):
+            option = field.name.replace("_", "-")
+            raise UsageError(f"--{option}: expected {wanted}, found {json.dumps(value)[:80]}")

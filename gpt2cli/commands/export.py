@@ -13,26 +13,35 @@ def export(
     source: Annotated[
         str,
         typer.Argument(
+            metavar="SOURCE",
             help="Checkpoint folder, or a model's name or hub id as --model takes it.",
         ),
     ],
-    out: Annotated[Path, typer.Argument(help="Model folder to write; --model takes it.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Model folder to write; --model takes it.")
+    ],
     precision: Annotated[
         ExportPrecision, typer.Option(help="Precision of the weights.")
     ] = ExportPrecision.FP32,
     revision: Annotated[
         str | None,
-        typer.Option(metavar="REV", help="Branch, tag or commit of a hub model."),
+        typer.Option(metavar="REV", help="Branch, tag or commit of a hub model. Default main."),
     ] = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Never ask the network.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", metavar="", help="Never ask the network.")
+    ] = False,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Check the graph at all positions, not only at a few."),
+        typer.Option(
+            "--check", metavar="", help="Check the graph at all positions, not only at a few."
+        ),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace an existing model folder.")
+        bool, typer.Option("--force", metavar="", help="Replace an existing model folder.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No notes on stderr.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", metavar="", help="No notes on stderr.")
+    ] = False,
 ) -> None:
     """Convert a checkpoint to an ONNX model folder.
 

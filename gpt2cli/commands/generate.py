@@ -1,6 +1,7 @@
 """`gpt2 generate`: one prompt, one or several completions, streamed as they are made."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from gpt2cli.terminal.result import ResultWriter
     from gpt2cli.terminal.samples import SampleView
 
+_INTERRUPTED: Final = 130
+
 
 @flatten
 def generate(
@@ -27,6 +30,7 @@ def generate(
     prompt: Annotated[
         str | None,
         typer.Argument(
+            metavar="PROMPT",
             show_default=False,
             help="Text to go on from. - is stdin, which is also read if there is no prompt; "
             '"" starts from nothing.',
@@ -49,12 +53,12 @@ def generate(
 
     gpt2 generate "The answer is" --greedy --json | jq -r .completion
     """
-    from gpt2cli.commands.text import read_prompt
+    from gpt2cli.commands.text import find_stdin, read_prompt
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import open_result
 
-    text = read_prompt(prompt, source.file)
-    with Notes(quiet=report.quiet) as notes:
+    text = read_prompt(prompt, source.file, stdin=find_stdin())
+    with Notes(quiet=report.quiet) as notes, open_result(output.output) as writer:
         from gpt2cli.commands.start import get_ready  # heavy: not for --help or a bad prompt
 
         ready = get_ready(
@@ -67,8 +71,8 @@ def generate(
             listener=notes,
         )
         notes.pause()
-        with open_result(output.output) as writer:
-            first_token_seconds = _stream(ready, _choose_view(ready, writer, output), notes)
+        view = _choose_view(ready, writer, output)
+        first_token_seconds = _stream(ready, view, notes, abandoned=writer.is_abandoned)
         if report.stats:
             _report(ready, first_token_seconds, notes)
 
@@ -76,21 +80,24 @@ def generate(
 def _choose_view(
     ready: "ReadyRequest", writer: "ResultWriter", output: OutputOptions
 ) -> "SampleView":
-    from gpt2cli.commands.text import unescape
     from gpt2cli.terminal.samples import RecordView, TextView
 
     request = ready.prepared.request
     if output.json:
         return RecordView(writer, request=request, model=ready.model)
     prompt = request.prompt if output.echo else ""
-    return TextView(writer, prompt=prompt, separator=unescape(output.separator))
+    return TextView(writer, prompt=prompt, separator=output.separator)
 
 
-def _stream(ready: "ReadyRequest", view: "SampleView", notes: "Notes") -> float | None:
-    """Show all chunks; return when the first token was there, in seconds of the process.
+def _stream(
+    ready: "ReadyRequest", view: "SampleView", notes: "Notes", *, abandoned: Callable[[], bool]
+) -> float | None:
+    """Show all chunks; return when the first text was there, in seconds of the process.
+
+    It ends early once `abandoned` tells that nobody reads any more.
 
     Raises:
-        KeyboardInterrupt: after Ctrl-C, when all that was made has been shown.
+        Exit: after Ctrl-C, when all that was made has been shown and the last line is finished.
     """
     from gpt2cli.generation import FinishReason
     from gpt2cli.terminal.interrupt import ctrl_c_as_flag
@@ -99,14 +106,19 @@ def _stream(ready: "ReadyRequest", view: "SampleView", notes: "Notes") -> float 
     first_token_seconds = None
     at_limit = False
     with ctrl_c_as_flag() as interrupted:
-        view.begin()
-        for chunk in ready.run(interrupted):
-            view.show(chunk)
-            if first_token_seconds is None:
-                first_token_seconds = process_seconds()
-            at_limit |= chunk.finish is not None and chunk.finish.reason is FinishReason.CONTEXT
+        try:
+            view.begin()
+            for chunk in ready.run(lambda: interrupted() or abandoned()):
+                view.show(chunk)
+                if first_token_seconds is None and chunk.text:
+                    first_token_seconds = process_seconds()
+                at_limit |= chunk.finish is not None and chunk.finish.reason is FinishReason.CONTEXT
+        except Exception:
+            view.end()
+            raise
+        view.end()
     if interrupted():
-        raise KeyboardInterrupt
+        raise typer.Exit(_INTERRUPTED)
     if at_limit:
         limit = ready.model.engine.shape.n_positions
         notes.note(f"stopped at the model's limit of {limit} tokens; --overflow slide goes on")

@@ -10,11 +10,17 @@ from collections.abc import Callable
 from dataclasses import Field, dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
+from gpt2cli.commands.text import decode_argument, unescape
+from gpt2cli.errors import UsageError
+
 _MODEL, _SAMPLING, _LIMITS, _REPORT = "Model", "Sampling", "Limits", "Input and output"
+_MOST_THREADS: Final = 1024
+MOST_SLOTS: Final = 256
+_MOST_SHOWN: Final = 40  # characters of a wrong value
 
 
 class PrecisionChoice(StrEnum):
@@ -30,6 +36,13 @@ class ExportPrecision(StrEnum):
     FP32 = "fp32"
 
 
+class FormatChoice(StrEnum):
+    """Values of --format."""
+
+    JSONL = "jsonl"
+    TEXT = "text"
+
+
 class OverflowChoice(StrEnum):
     """Values of --overflow."""
 
@@ -40,6 +53,42 @@ class OverflowChoice(StrEnum):
 
 def _option(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **settings)
+
+
+def _flag(panel: str, *names: str, help: str) -> Any:  # noqa: A002
+    return _option(panel, *names, help=help, metavar="")  # Typer 0.29 would say <bool>
+
+
+def _number(
+    panel: str,
+    *names: str,
+    kind: type[int] | type[float],
+    help: str,  # noqa: A002
+    within: str,
+    off: str = "",
+    default: str,
+) -> Any:
+    """Declare an option that takes a number; help and errors say the range in the same words."""
+
+    def parse(given: Any) -> Any:
+        try:
+            return kind(given)
+        except ValueError as error:
+            shown = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}…"
+            wanted = f"a {'whole ' if kind is int else ''}number {within}"
+            raise UsageError(f"{names[0]}: expected {wanted}, found {shown!r}") from error
+
+    told = f"{help} {within.capitalize()}{off and f'; {off}'}. Default {default}."
+    return _option(panel, *names, help=told, parser=parse)
+
+
+def _text(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002
+    """Declare an option that takes text, with escapes."""
+
+    def parse(given: str) -> str:
+        return unescape(decode_argument(given, names[0]))
+
+    return _option(panel, *names, help=help, parser=parse, **settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +123,19 @@ class ModelOptions:
     ] = "auto"  # fmt: skip
     threads: Annotated[
         int | None,
-        _option(_MODEL, "--threads", help="CPU threads, 1 or more. Default: all cores."),
-    ] = None
+        _number(
+            _MODEL, "--threads", kind=int, within=f"1 to {_MOST_THREADS}", default="all cores",
+            help="CPU threads.",
+        ),
+    ] = None  # fmt: skip
     offline: Annotated[
-        bool, _option(_MODEL, "--offline", help="Never ask the network. Default: only if needed.")
+        bool, _flag(_MODEL, "--offline", help="Never ask the network. Default: only if needed.")
     ] = False
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and not 1 <= self.threads <= _MOST_THREADS:
+            expected = f"a whole number 1 to {_MOST_THREADS}"
+            raise UsageError(f"--threads: expected {expected}, found {self.threads}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,52 +144,52 @@ class SamplingOptions:
 
     temperature: Annotated[
         float | None,
-        _option(
-            _SAMPLING, "--temperature", "-t",
-            help="Flattens (above 1) or sharpens (below 1) the distribution. 0 or more; 0: greedy. "
-            "Default 1.0, or the model's own.",
+        _number(
+            _SAMPLING, "--temperature", "-t", kind=float,
+            help="Flattens (above 1) or sharpens (below 1) the distribution.",
+            within="0 or more", off="0: greedy", default="1.0, or the model's own",
         ),
     ] = None  # fmt: skip
     top_k: Annotated[
         int | None,
-        _option(
-            _SAMPLING, "--top-k", "-k",
-            help="Draw from the k most likely tokens only. 0 or more; 0: off. "
-            "Default 40, or the model's own.",
+        _number(
+            _SAMPLING, "--top-k", "-k", kind=int,
+            help="Draw from the k most likely tokens only.",
+            within="0 or more", off="0: off", default="40, or the model's own",
         ),
     ] = None  # fmt: skip
     top_p: Annotated[
         float | None,
-        _option(
-            _SAMPLING, "--top-p", "-p",
-            help="Draw from the fewest tokens whose probabilities reach p. 0 to 1; 1: off. "
-            "Default 1.0, or the model's own.",
+        _number(
+            _SAMPLING, "--top-p", "-p", kind=float,
+            help="Draw from the fewest tokens whose probabilities reach p.",
+            within="between 0 and 1", off="1: off", default="1.0, or the model's own",
         ),
     ] = None  # fmt: skip
     min_p: Annotated[
         float | None,
-        _option(
-            _SAMPLING, "--min-p",
-            help="Drop tokens less likely than p times the most likely one. 0 to 1; 0: off. "
-            "Default 0.0, or the model's own.",
+        _number(
+            _SAMPLING, "--min-p", kind=float,
+            help="Drop tokens less likely than p times the most likely one.",
+            within="between 0 and 1", off="0: off", default="0.0, or the model's own",
         ),
     ] = None  # fmt: skip
     repetition_penalty: Annotated[
         float | None,
-        _option(
-            _SAMPLING, "--repetition-penalty",
-            help="Make tokens of prompt and completion less likely. Above 0; 1: off. "
-            "Default 1.0, or the model's own.",
+        _number(
+            _SAMPLING, "--repetition-penalty", kind=float,
+            help="Make tokens of prompt and completion less likely.",
+            within="above 0", off="1: off", default="1.0, or the model's own",
         ),
     ] = None  # fmt: skip
     greedy: Annotated[
-        bool, _option(_SAMPLING, "--greedy", help="Always take the most likely token (-t 0).")
+        bool, _flag(_SAMPLING, "--greedy", help="Always take the most likely token (-t 0).")
     ] = False
     seed: Annotated[
         int | None,
-        _option(
-            _SAMPLING, "--seed",
-            help="Seed of the draws, 0 to 2^53-1. Default random, told by --stats and --json.",
+        _number(
+            _SAMPLING, "--seed", kind=int, help="Seed of the draws.",
+            within="0 to 2^53-1", default="random, told by --stats and --json",
         ),
     ] = None  # fmt: skip
 
@@ -143,22 +200,22 @@ class LimitOptions:
 
     max_new_tokens: Annotated[
         int | None,
-        _option(
-            _LIMITS, "--max-new-tokens", "-n",
-            help="Most tokens to generate, the prompt not counted. 0 or more. "
-            "Default 256, or the model's own.",
+        _number(
+            _LIMITS, "--max-new-tokens", "-n", kind=int,
+            help="Most tokens to generate, the prompt not counted.",
+            within="0 or more", default="256, or the model's own",
         ),
     ] = None  # fmt: skip
     stop: Annotated[
         list[str] | None,
-        _option(
+        _text(
             _LIMITS, "--stop", "-s", metavar="TEXT",
             help=r"End before this text; repeatable; \n and \t are understood. Default: none.",
         ),
     ] = None  # fmt: skip
     ignore_eos: Annotated[
         bool,
-        _option(_LIMITS, "--ignore-eos", help="Go on when the model ends the text. Default: end."),
+        _flag(_LIMITS, "--ignore-eos", help="Go on when the model ends the text. Default: end."),
     ] = False
     overflow: Annotated[
         OverflowChoice,
@@ -175,10 +232,10 @@ class ReportOptions:
     """What is told beside the result."""
 
     stats: Annotated[
-        bool, _option(_REPORT, "--stats", help="Tell speeds, counts and the seed on stderr.")
+        bool, _flag(_REPORT, "--stats", help="Tell speeds, counts and the seed on stderr.")
     ] = False
     quiet: Annotated[
-        bool, _option(_REPORT, "--quiet", "-q", help="No notes and no progress on stderr.")
+        bool, _flag(_REPORT, "--quiet", "-q", help="No notes and no progress on stderr.")
     ] = False
 
 
@@ -189,12 +246,16 @@ class PromptOptions:
     file: Annotated[
         Path | None,
         _option(
-            _REPORT, "--file", "-f", metavar="FILE", help="Read the prompt from FILE; - is stdin."
+            _REPORT,
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="Read the prompt from FILE; - is stdin. Default: the argument, or stdin.",
         ),
     ] = None
     allow_special: Annotated[
         bool,
-        _option(
+        _flag(
             _REPORT, "--allow-special",
             help="Read <|endoftext|> in the prompt as the token, not as text. Default: as text.",
         ),
@@ -207,34 +268,108 @@ class OutputOptions:
 
     samples: Annotated[
         int,
-        _option(
-            _REPORT, "--samples", "-N", metavar="N",
-            help="How many completions, from one reading of the prompt. 1 or more. Default 1.",
+        _number(
+            _REPORT, "--samples", "-N", kind=int,
+            help="How many completions, from one reading of the prompt.",
+            within="1 or more", default="1",
         ),
     ] = 1  # fmt: skip
     separator: Annotated[
         str,
-        _option(
-            _REPORT, "--separator",
+        _text(
+            _REPORT, "--separator", metavar="TEXT",
             help=r"Line between samples; \n and \t are understood. Default ---.",
         ),
     ] = "---"  # fmt: skip
     echo: Annotated[
         bool,
-        _option(
+        _flag(
             _REPORT, "--echo/--no-echo", help="Print the prompt before its completion. Default: do."
         ),
     ] = True
     json: Annotated[
-        bool, _option(_REPORT, "--json", help="Print one JSON record per sample, not text.")
+        bool, _flag(_REPORT, "--json", help="Print one JSON record per sample, not text.")
     ] = False
     output: Annotated[
         Path | None,
         _option(
             _REPORT, "--output", "-o", metavar="FILE",
-            help="Write the result to FILE, whole or not at all. Default: stdout.",
+            help="Write the result to FILE, whole or not at all; - is stdout. Default: stdout.",
         ),
     ] = None  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchInputOptions:
+    """How the input of a batch is cut into records, and what they are."""
+
+    jsonl: Annotated[
+        bool,
+        _flag(
+            _REPORT, "--jsonl",
+            help='Records are JSON objects: {"prompt": …}, with "id" and any option by its long '
+            "name with underscores. Default: for a FILE named .jsonl; else lines are prompts.",
+        ),
+    ] = False  # fmt: skip
+    null: Annotated[
+        bool, _flag(_REPORT, "--null", "-0", help="Records end with NUL. Default: with a newline.")
+    ] = False
+    allow_special: Annotated[
+        bool,
+        _flag(
+            _REPORT, "--allow-special",
+            help="Read <|endoftext|> in prompts as the token, not as text. Default: as text.",
+        ),
+    ] = False  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOutputOptions:
+    """What a batch writes, where, and how many records it runs at once."""
+
+    samples: Annotated[
+        int,
+        _number(
+            _REPORT, "--samples", "-N", kind=int,
+            help="How many completions of each prompt, as consecutive records.",
+            within="1 or more", default="1",
+        ),
+    ] = 1  # fmt: skip
+    format: Annotated[
+        FormatChoice,
+        _option(
+            _REPORT, "--format",
+            help="Write JSON records, or completions alone, one a line, newlines escaped as \\n. "
+            "Default jsonl.",
+        ),
+    ] = FormatChoice.JSONL  # fmt: skip
+    output: Annotated[
+        Path | None,
+        _option(
+            _REPORT, "--output", "-o", metavar="FILE",
+            help="Write to FILE, with FILE.resume.json beside it. Default: stdout.",
+        ),
+    ] = None  # fmt: skip
+    resume: Annotated[
+        bool,
+        _flag(
+            _REPORT, "--resume", help="Go on with the run that was writing FILE. Default: begin."
+        ),
+    ] = False
+    batch_size: Annotated[
+        int | None,
+        _number(
+            _REPORT, "--batch-size", kind=int, help="How many records run at once.",
+            within=f"1 to {MOST_SLOTS}", default="by cores and memory",
+        ),
+    ] = None  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None and not 1 <= self.batch_size <= MOST_SLOTS:
+            found = self.batch_size
+            raise UsageError(f"--batch-size: expected a number 1 to {MOST_SLOTS}, found {found}")
+        if self.resume and self.output is None:
+            raise UsageError("--resume: expected --output FILE, the file to go on with")
 
 
 def flatten(command: Callable[..., None]) -> Callable[..., None]:

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from gpt2cli.commands.options import LimitOptions, ModelOptions, SamplingOptions
-from gpt2cli.commands.text import unescape
 from gpt2cli.generation import (
     Chunk,
     Counts,
@@ -20,10 +19,10 @@ from gpt2cli.generation import (
 )
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.sampling import SamplingConfig
-from gpt2cli.settings import Settings, settle
+from gpt2cli.settings import settle
 from gpt2cli.store import Listener
 
-_RANDOM_SEEDS: Final = 2**32  # enough, and short enough to type again
+RANDOM_SEEDS: Final = 2**32  # enough, and short enough to type again
 _MOST_SLOTS: Final = 8
 
 
@@ -64,23 +63,24 @@ def get_ready(
     Raises:
         Gpt2Error: whatever is wrong with the options, the model or the prompt.
     """
+    given = give_sampling(sampling) | give_limits(limits)
     request = Request(  # before the model is loaded: a bad option is told at once
         prompt=prompt,
-        sampling=_settle_sampling(sampling, {}).config,
-        generation=_settle_limits(limits, {}).config,
-        seed=secrets.randbelow(_RANDOM_SEEDS) if sampling.seed is None else sampling.seed,
+        sampling=settle(SamplingConfig, given, {}).config,
+        generation=settle(GenerationConfig, given, {}).config,
+        seed=secrets.randbelow(RANDOM_SEEDS) if sampling.seed is None else sampling.seed,
         samples=samples,
         allow_special=allow_special,
     )
     loaded = load(model, max_slots=min(samples, _MOST_SLOTS), listener=listener)
     own = loaded.stored.folder.generation_config
-    settled, limited = _settle_sampling(sampling, own), _settle_limits(limits, own)
+    settled, limited = settle(SamplingConfig, given, own), settle(GenerationConfig, given, own)
     request = replace(request, sampling=settled.config, generation=limited.config)
     prepared = prepare(request, loaded.tokenizer, loaded.engine.shape)
     return ReadyRequest(loaded, prepared, {**settled.from_model, **limited.from_model})
 
 
-def load(options: ModelOptions, *, max_slots: int, listener: Listener) -> LoadedModel:
+def load(options: ModelOptions, *, max_slots: int | None, listener: Listener) -> LoadedModel:
     """Load the model that the options name.
 
     Raises:
@@ -98,19 +98,17 @@ def load(options: ModelOptions, *, max_slots: int, listener: Listener) -> Loaded
     )
 
 
-def _settle_sampling(
-    options: SamplingOptions, generation_config: Mapping[str, Any]
-) -> Settings[SamplingConfig]:
+def give_sampling(options: SamplingOptions) -> dict[str, Any]:
+    """Return what the user gave of SamplingConfig's fields; None: nothing."""
     given = asdict(options)
     if options.greedy:
         given["temperature"] = 0.0
-    return settle(SamplingConfig, given, generation_config)
+    return given
 
 
-def _settle_limits(
-    options: LimitOptions, generation_config: Mapping[str, Any]
-) -> Settings[GenerationConfig]:
+def give_limits(options: LimitOptions) -> dict[str, Any]:
+    """Return what the user gave of GenerationConfig's fields; None: nothing."""
     given = asdict(options)
-    given["stop"] = tuple(unescape(text) for text in options.stop or ())
+    given["stop"] = tuple(options.stop or ())
     given["overflow"] = Overflow(options.overflow.value)
-    return settle(GenerationConfig, given, generation_config)
+    return given

@@ -11,10 +11,15 @@ _STDIN: Final = 0
 _BLOCK: Final = 1 << 16
 
 
-def read_prompt(argument: str | None, file: Path | None) -> str:
+def find_stdin() -> int | None:
+    """Return stdin's file descriptor; None if the program was started without one."""
+    return None if sys.stdin is None else _STDIN
+
+
+def read_prompt(argument: str | None, file: Path | None, *, stdin: int | None) -> str:
     """Return the prompt; from a file or stdin one trailing newline is dropped.
 
-    stdin is read only if it is asked for, by `-` or by giving no prompt at all.
+    `stdin`, a file descriptor, is read only if it is asked for, by `-` or by giving no prompt.
 
     Raises:
         UsageError: if there are two prompts or none, or the argument is not UTF-8.
@@ -23,12 +28,28 @@ def read_prompt(argument: str | None, file: Path | None) -> str:
     if argument is not None and file is not None:
         raise UsageError("give the prompt as an argument or by --file, not both")
     if argument is not None and argument != "-":
-        return _check_argument(argument)
+        return decode_argument(argument, "the prompt argument")
     if file is not None and str(file) != "-":
         return _decode(_read_file(file), str(file))
-    if argument is None and file is None and _stdin_is_terminal():
+    if argument is None and file is None and (stdin is None or os.isatty(stdin)):
         raise UsageError('expected a prompt, for example: gpt2 generate "Once upon a time"')
-    return _decode(_read_stdin(), "stdin")
+    if stdin is None:
+        raise PromptError("cannot read stdin: it is closed")
+    return _decode(_read_to_end(stdin), "stdin")
+
+
+def decode_argument(argument: str, name: str) -> str:
+    """Return an argument's text as UTF-8, whatever Python took it for in this locale.
+
+    Raises:
+        UsageError: if it is not UTF-8; `name` says what it is.
+    """
+    try:
+        return os.fsencode(argument).decode()
+    except UnicodeError as error:
+        raise UsageError(
+            f"{name} is not valid UTF-8; pass such text through iconv -t UTF-8"
+        ) from error
 
 
 def unescape(text: str) -> str:
@@ -42,20 +63,6 @@ def unescape(text: str) -> str:
     return result
 
 
-def _check_argument(argument: str) -> str:
-    try:
-        argument.encode()
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            "the prompt argument is not valid UTF-8; pass such text through iconv -t UTF-8"
-        ) from error
-    return argument
-
-
-def _stdin_is_terminal() -> bool:
-    return sys.stdin is None or sys.stdin.isatty()
-
-
 def _read_file(file: Path) -> bytes:
     try:
         return file.read_bytes()
@@ -63,11 +70,11 @@ def _read_file(file: Path) -> bytes:
         raise PromptError(f"--file: cannot read {file}: {error.strerror}") from error
 
 
-def _read_stdin() -> bytes:
-    """Read file descriptor 0 to its end: a thread blocked in sys.stdin can abort Python at exit."""
+def _read_to_end(stdin: int) -> bytes:
+    """Read without sys.stdin: a thread that is blocked in it can abort Python at exit."""
     blocks = []
     try:
-        while block := os.read(_STDIN, _BLOCK):
+        while block := os.read(stdin, _BLOCK):
             blocks.append(block)
     except OSError as error:
         raise PromptError(f"cannot read stdin: {error.strerror}") from error

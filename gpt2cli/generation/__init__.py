@@ -1,6 +1,12 @@
 """The decode loop: requests → slots → prefill → (sample, decode)* → chunks."""
 
-from gpt2cli.generation.loop import Counts, LogitsEngine, generate
+from gpt2cli.generation.loop import (
+    Counts,
+    LogitsEngine,
+    RequestSource,
+    generate,
+    generate_from,
+)
 from gpt2cli.generation.ordering import in_sample_order
 from gpt2cli.generation.requests import (
     Chunk,
@@ -24,7 +30,9 @@ __all__ = [
     "Overflow",
     "PreparedRequest",
     "Request",
+    "RequestSource",
     "generate",
+    "generate_from",
     "in_sample_order",
     "prepare",
     "seed_of",

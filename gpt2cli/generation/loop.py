@@ -57,6 +57,19 @@ class LogitsEngine(Protocol):
         ...
 
 
+class RequestSource(Protocol):
+    """Gives requests as they come."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether no request will come any more."""
+        ...
+
+    def take(self, *, wait: bool) -> PreparedRequest | None:
+        """Return the next request; None if there is none now, with `wait` after a short wait."""
+        ...
+
+
 @dataclass(slots=True)
 class Counts:
     """What a run has done so far, for statistics; times in seconds."""
@@ -83,16 +96,73 @@ def generate(
     request alone: each prompt is prefilled by itself. Once `interrupted` says so, the samples that
     run finish with what they have and no other begins. Closing the iterator stops all work.
     """
-    loop = _Loop(engine, sampler, counts if counts is not None else Counts(), interrupted)
-    waiting = (
-        Sample(tokenizer, prepared, number, engine.shape.n_positions)
-        for prepared in requests
-        for number in range(prepared.request.samples)
+    return generate_from(
+        _IterableSource(iter(requests)),
+        engine,
+        tokenizer,
+        sampler,
+        counts=counts,
+        interrupted=interrupted,
     )
+
+
+def generate_from(
+    source: RequestSource,
+    engine: LogitsEngine,
+    tokenizer: Tokenizer,
+    sampler: Sampler,
+    *,
+    counts: Counts | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Iterator[Chunk]:
+    """Do as `generate` with requests that may come later: those that run never wait for them."""
+    loop = _Loop(engine, sampler, counts if counts is not None else Counts(), interrupted)
     try:
-        yield from loop.run(waiting)
+        yield from loop.run(_WaitingSamples(source, tokenizer, engine.shape.n_positions))
     finally:
         loop.close()
+
+
+class _IterableSource:
+    """Gives the requests of an iterable, which are all there when they are asked for."""
+
+    def __init__(self, requests: Iterator[PreparedRequest]) -> None:
+        self._requests = requests
+        self.ended = False
+
+    def take(self, *, wait: bool) -> PreparedRequest | None:
+        """Return the next request; None at the end."""
+        request = next(self._requests, None)
+        self.ended = request is None
+        return request
+
+
+class _WaitingSamples:
+    """The samples of a source's requests, each made when its turn comes."""
+
+    def __init__(self, source: RequestSource, tokenizer: Tokenizer, limit: int) -> None:
+        self._source = source
+        self._tokenizer = tokenizer
+        self._limit = limit
+        self._request: PreparedRequest | None = None
+        self._number = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether no sample will come any more."""
+        return self._request is None and self._source.ended
+
+    def take(self, *, wait: bool) -> Sample | None:
+        """Return the next sample; None if there is none now."""
+        if self._request is None:
+            self._request, self._number = self._source.take(wait=wait), 0
+        if self._request is None:
+            return None
+        sample = Sample(self._tokenizer, self._request, self._number, self._limit)
+        self._number += 1
+        if self._number == self._request.request.samples:
+            self._request = None
+        return sample
 
 
 @dataclass(slots=True)
@@ -103,16 +173,16 @@ class _Loop:
     interrupted: Callable[[], bool]
     active: list[Sample] = field(default_factory=list)  # active[i] runs in slot i
 
-    def run(self, waiting: Iterator[Sample]) -> Iterator[Chunk]:
-        """Yield chunks until nothing is active and nothing waits."""
+    def run(self, waiting: _WaitingSamples) -> Iterator[Chunk]:
+        """Yield chunks until nothing is active and nothing will come."""
         while not self.interrupted():
             yield from self._refill(waiting)
             slid = [slot for slot, sample in enumerate(self.active) if sample.needs_prefill]
             for slot in slid:
                 yield from self._prefill(slot)
-            if not self.active:
+            if not self.active and waiting.ended:
                 return
-            if not slid:  # else some may have finished: refill first
+            if self.active and not slid:  # else some may have finished: refill first
                 yield from self._decode()
         for sample in self.active:
             if not sample.finished:
@@ -124,14 +194,14 @@ class _Loop:
             self.active.pop()
             self.engine.free(len(self.active))
 
-    def _refill(self, waiting: Iterator[Sample]) -> Iterator[Chunk]:
+    def _refill(self, waiting: _WaitingSamples) -> Iterator[Chunk]:
         """Give finished samples' slots, then free ones, to waiting samples; close the rest."""
         slot = 0
         while slot < self.engine.max_slots and not self.interrupted():
             if slot < len(self.active) and not self.active[slot].finished:
                 slot += 1
                 continue
-            sample = next(waiting, None)
+            sample = waiting.take(wait=all(other.finished for other in self.active))
             if sample is None:
                 break
             if sample.finished:  # nothing is to be drawn at all

@@ -5,6 +5,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
+from gpt2cli.terminal.interrupt import ctrl_c_held_back
 from gpt2cli.terminal.safety import make_safe
 
 if TYPE_CHECKING:
@@ -49,13 +50,15 @@ class Notes:
         if self._status is None:
             console = Console(stderr=True, no_color=not wants_colour(), highlight=False)
             self._status = console.status("")
-        self._status.update(Text(f"{make_safe(text)} …"))  # a name may look like markup
-        self._status.start()
+        with ctrl_c_held_back():  # rich 15 cannot stop what is half started
+            self._status.update(Text(f"{make_safe(text)} …"))  # a name may look like markup
+            self._status.start()
 
     def pause(self) -> None:
         """Remove the vanishing line, for others to write."""
         if self._status is not None:
-            self._status.stop()
+            with ctrl_c_held_back():
+                self._status.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -77,6 +80,12 @@ def wants_colour() -> bool:
 def write_error(message: str) -> None:
     """Write a known failure as one line, whatever it quotes."""
     write_line(f"{PROGRAM}: error: {' '.join(message.split())}")
+
+
+def end_line() -> None:
+    """End a line on the terminal in which somebody, or the echo of Ctrl-C, has left the cursor."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        write_line("")
 
 
 def write_line(text: str) -> None:

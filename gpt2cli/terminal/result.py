@@ -1,9 +1,12 @@
 """Where the result goes: stdout, or a file that takes its name when it is whole."""
 
 import os
+import re
+import select
 import stat
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
@@ -14,6 +17,7 @@ from gpt2cli.terminal.safety import make_safe
 
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[22m"
+_DESCRIPTOR: Final = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/[^/]+/fd/\d+")
 
 
 class ResultWriter:
@@ -22,10 +26,13 @@ class ResultWriter:
     On a terminal text is made safe to show and prompts stand in bold; elsewhere it is untouched.
     """
 
-    def __init__(self, file: BinaryIO, *, on_terminal: bool) -> None:
+    def __init__(self, file: BinaryIO, *, on_terminal: bool, close: bool = False) -> None:
+        """Write to `file`; `close` it at the end if it is not another's."""
         self._file = file
         self._on_terminal = on_terminal
         self._coloured = on_terminal and wants_colour()
+        self._close = close
+        self._has_no_reader = _watch_readers(file)
 
     def write(self, text: str) -> None:
         """Write text of the result.
@@ -44,9 +51,13 @@ class ResultWriter:
         else:
             self.write(text)
 
+    def is_abandoned(self) -> bool:
+        """Tell whether the reader of a pipe has gone, before anything is written in vain."""
+        return self._has_no_reader()
+
     def _put(self, text: str) -> None:
         try:
-            self._file.write(text.encode("utf-8", "surrogateescape"))
+            self._file.write(text.encode("utf-8", "replace"))
             self._file.flush()
         except BrokenPipeError:
             raise
@@ -62,7 +73,8 @@ class ResultWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        return None
+        if self._close:
+            self._file.close()
 
 
 class FileResultWriter(ResultWriter):
@@ -71,7 +83,7 @@ class FileResultWriter(ResultWriter):
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".gpt2-")
         except OSError as error:
             raise OutputError(f"cannot write {path}: {error.strerror}") from error
         self._temporary = Path(name)
@@ -98,19 +110,36 @@ class FileResultWriter(ResultWriter):
 
 
 def open_result(path: Path | None) -> ResultWriter:
-    """Return the writer for `--output`; None is stdout.
+    """Return the writer for `--output`; None and `-` are stdout.
+
+    A link is followed. A device or a pipe has no half-written state: it is written directly.
 
     Raises:
         OutputError: if the file cannot be written.
     """
-    if path is None:
+    if path is None or str(path) == "-":
+        if sys.stdout is None:
+            raise OutputError("cannot write the result: stdout is closed")
         return ResultWriter(sys.stdout.buffer, on_terminal=sys.stdout.isatty())
-    if path.exists() and not path.is_file():  # a device or a pipe has no half-written state
-        try:
-            return ResultWriter(path.open("wb", buffering=0), on_terminal=False)
-        except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror}") from error
-    return FileResultWriter(path)
+    try:
+        if not is_direct(path):
+            return FileResultWriter(Path(os.path.realpath(path)))
+        # Appending: /dev/stdout may be a file that others write too. A FIFO waits for its reader.
+        file = path.open("ab", buffering=0)
+        return ResultWriter(file, on_terminal=file.isatty(), close=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from error
+
+
+def is_direct(path: Path) -> bool:
+    """Tell whether nothing can stand beside `path` and take its name: a device, a pipe, stdout."""
+    if str(path) == "-":
+        return True
+    try:
+        regular = stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
+    return not regular or _DESCRIPTOR.fullmatch(str(path)) is not None
 
 
 def _mode_of(path: Path) -> int:
@@ -120,3 +149,18 @@ def _mode_of(path: Path) -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
+
+
+def _watch_readers(file: BinaryIO) -> Callable[[], bool]:
+    """Return the function that tells whether `file` is a pipe that no reader is left of."""
+    if sys.platform == "win32":
+        return lambda: False
+    try:
+        mode = os.fstat(file.fileno()).st_mode
+    except (OSError, ValueError):  # no real file
+        return lambda: False
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return lambda: False
+    readers = select.poll()
+    readers.register(file, 0)  # no event but errors and hang-ups, which are always told
+    return lambda: bool(readers.poll(0))

@@ -17,6 +17,9 @@ class SampleView(Protocol):
     def show(self, chunk: Chunk) -> None:
         """Show what this chunk adds."""
 
+    def end(self) -> None:
+        """Leave nothing half shown, however it ended."""
+
 
 class TextView:
     """The prompt, its completion as it is made, one newline at the end; samples set apart."""
@@ -27,9 +30,11 @@ class TextView:
         self._prompt = prompt
         self._separator = separator
         self._sample = 0
+        self._open = False  # whether the line of a sample is unfinished
 
     def begin(self) -> None:
         """Write the prompt: the first token takes a while."""
+        self._open = True
         self._writer.write_prompt(self._prompt)
 
     def show(self, chunk: Chunk) -> None:
@@ -41,6 +46,12 @@ class TextView:
         if chunk.text:
             self._writer.write(chunk.text)
         if chunk.finish is not None:
+            self.end()
+
+    def end(self) -> None:
+        """Finish the line."""
+        if self._open:
+            self._open = False
             self._writer.write("\n")
 
 
@@ -61,6 +72,9 @@ class RecordView:
         self._completion += chunk.text
         if chunk.finish is not None:
             self._write(chunk.sample, chunk.finish)
+
+    def end(self) -> None:
+        """Write nothing: a record is whole, or is not."""
 
     def _write(self, sample: int, finish: Finish) -> None:
         record = make_record(

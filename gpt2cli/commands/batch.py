@@ -1,0 +1,134 @@
+"""`gpt2 batch`: a record in, a record out, many at once, in order."""
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from gpt2cli.commands.options import (
+    BatchInputOptions,
+    BatchOutputOptions,
+    FormatChoice,
+    LimitOptions,
+    ModelOptions,
+    ReportOptions,
+    SamplingOptions,
+    flatten,
+)
+
+if TYPE_CHECKING:
+    from gpt2cli.batch import Journal
+    from gpt2cli.commands.start_batch import ReadyBatch
+    from gpt2cli.terminal.notes import Notes
+    from gpt2cli.terminal.result import ResultWriter
+
+_DONE: Final = 0
+_FAILED: Final = 1
+_INTERRUPTED: Final = 130
+
+
+@flatten
+def batch(
+    *,
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="Prompts, one a line, or records (--jsonl). Default: stdin, also as -.",
+        ),
+    ] = None,
+    sampling: SamplingOptions,
+    limits: LimitOptions,
+    source: BatchInputOptions,
+    output: BatchOutputOptions,
+    report: ReportOptions,
+    model: ModelOptions,
+) -> None:
+    """Complete many prompts, side by side, with a record for each in the order of the input.
+
+    A record goes out as soon as it and all before it are done; a bad one becomes a record with
+    "error", and the rest goes on.
+
+    For example:
+
+    cat prompts.txt | gpt2 batch -n 50 > records.jsonl
+
+    gpt2 batch prompts.jsonl -o records.jsonl --resume
+    """
+    from gpt2cli.commands.text import find_stdin
+    from gpt2cli.terminal.notes import Notes
+
+    with Notes(quiet=report.quiet) as notes:
+        from gpt2cli.commands.start_batch import (
+            get_batch_ready,
+            open_input,
+        )  # heavy: not for --help
+
+        ready = get_batch_ready(
+            open_input(file, stdin=find_stdin()),
+            sampling=sampling,
+            limits=limits,
+            source=source,
+            output=output,
+            model=model,
+            listener=notes,
+        )
+        notes.pause()
+        errors = _run(ready, output, notes)
+        if report.stats:
+            _report(ready, notes)
+    if errors:
+        raise typer.Exit(_FAILED)
+
+
+def _run(ready: "ReadyBatch", output: BatchOutputOptions, notes: "Notes") -> int:
+    """Run the batch and return how many records were errors.
+
+    Raises:
+        Exit: after Ctrl-C, or when nobody reads any more; what was done has been written.
+    """
+    from gpt2cli.batch import BatchRun
+    from gpt2cli.terminal.batch_view import BatchView
+    from gpt2cli.terminal.interrupt import ctrl_c_as_flag
+    from gpt2cli.terminal.progress import BatchProgress
+
+    model, items = ready.model, ready.items
+    progress = BatchProgress(notes, total_bytes=ready.input_bytes)
+    with _open_output(ready, output) as opened, progress, ctrl_c_as_flag() as interrupted:
+        view = BatchView(
+            model,
+            opened,
+            notes,
+            progress,
+            as_text=output.format is FormatChoice.TEXT,
+            bytes_taken=lambda: items.bytes_taken,
+        )
+        first_index = 0 if ready.journal is None else ready.journal.done
+        slots = model.engine.max_slots
+        run = BatchRun(items, view.show, slots=slots, first_index=first_index)
+        run.run(model, ready.counts, lambda: interrupted() or opened.is_abandoned())
+        abandoned = opened.is_abandoned()
+    if interrupted() or abandoned:
+        raise typer.Exit(_INTERRUPTED if interrupted() else _DONE)
+    notes.note(progress.summarise())
+    return progress.errors
+
+
+def _open_output(ready: "ReadyBatch", output: BatchOutputOptions) -> "ResultWriter | Journal":
+    from gpt2cli.terminal.result import open_result
+
+    return open_result(output.output) if ready.journal is None else ready.journal
+
+
+def _report(ready: "ReadyBatch", notes: "Notes") -> None:
+    from gpt2cli.terminal.statistics import describe_run
+
+    notes.report(f"batch size {ready.model.engine.max_slots}")
+    for line in describe_run(
+        ready.model,
+        ready.counts,
+        seed=ready.run_seed,
+        first_token_seconds=None,
+        from_model=ready.from_model,
+    ):
+        notes.report(line)

@@ -1,0 +1,169 @@
+"""From options to a batch that is ready to run: input, model, items and where the results go."""
+
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from gpt2cli.batch import (
+    InputReader,
+    ItemDefaults,
+    ItemParser,
+    ItemSource,
+    Journal,
+    JournalHeader,
+    read_header,
+    refuse_difference,
+    resume_output,
+    start_output,
+)
+from gpt2cli.commands.options import (
+    BatchInputOptions,
+    BatchOutputOptions,
+    LimitOptions,
+    ModelOptions,
+    SamplingOptions,
+)
+from gpt2cli.commands.start import RANDOM_SEEDS, give_limits, give_sampling, load
+from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.generation import Counts, GenerationConfig, Request
+from gpt2cli.loading import LoadedModel
+from gpt2cli.sampling import SamplingConfig
+from gpt2cli.settings import settle
+from gpt2cli.store import Listener
+from gpt2cli.terminal.result import is_direct
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedInput:
+    """An open file descriptor to read records from."""
+
+    descriptor: int
+    name: str
+    size: int | None  # bytes, of a regular file
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyBatch:
+    """A batch whose model is loaded and whose output is open."""
+
+    model: LoadedModel
+    items: ItemSource
+    journal: Journal | None  # None: the results go to stdout
+    run_seed: int
+    from_model: Mapping[str, Any]  # settings that are the model's own
+    input_bytes: int | None
+    counts: Counts = field(default_factory=Counts)
+
+
+def open_input(file: str | None, *, stdin: int | None) -> OpenedInput:
+    """Open the input: FILE, or stdin where there is none or it is `-`.
+
+    Raises:
+        UsageError: if there is nothing to read.
+        PromptError: if the file cannot be read.
+    """
+    if file is None or file == "-":
+        if stdin is None or (file is None and os.isatty(stdin)):
+            raise UsageError("expected prompts, for example: cat prompts.txt | gpt2 batch")
+        return OpenedInput(stdin, "stdin", _find_size(stdin))
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+        os.read(descriptor, 0)  # a folder can be opened, but not read
+    except OSError as error:
+        raise PromptError(f"cannot read {file}: {error.strerror}") from error
+    return OpenedInput(descriptor, file, _find_size(descriptor))
+
+
+def get_batch_ready(
+    opened: OpenedInput,
+    *,
+    sampling: SamplingOptions,
+    limits: LimitOptions,
+    source: BatchInputOptions,
+    output: BatchOutputOptions,
+    model: ModelOptions,
+    listener: Listener,
+) -> ReadyBatch:
+    """Check the options, load the model, and open the output, resumed if that was asked for.
+
+    Raises:
+        Gpt2Error: whatever is wrong with the options, the model, or what is to be resumed.
+    """
+    given = give_sampling(sampling) | give_limits(limits)
+    before = None
+    if output.resume and output.output is not None:
+        if is_direct(output.output):
+            raise UsageError(f"--resume: {output.output} is no file that could be gone on with")
+        before = read_header(output.output)
+    run_seed = _choose_seed(sampling, before)
+    _check(given, run_seed, output.samples)  # before the model is loaded: a bad option is told
+    loaded = load(model, max_slots=output.batch_size, listener=listener)
+    own = loaded.stored.folder.generation_config
+    jsonl = source.jsonl or opened.name.endswith(".jsonl")
+    defaults = ItemDefaults(given, own, run_seed, output.samples, source.allow_special)
+    parser = ItemParser(defaults, loaded.tokenizer, loaded.engine.shape, jsonl=jsonl)
+    reader = InputReader(opened.descriptor, terminator=b"\0" if source.null else b"\n")
+    items = ItemSource(reader, parser)
+    journal = None
+    if output.output is not None and not is_direct(output.output):
+        options = asdict(sampling) | asdict(limits) | asdict(source) | asdict(output)
+        header = _describe(options, loaded, run_seed)
+        journal = _open_journal(output.output, header, before, items)
+    from_model = {
+        **settle(SamplingConfig, given, own).from_model,
+        **settle(GenerationConfig, given, own).from_model,
+    }
+    return ReadyBatch(loaded, items, journal, run_seed, from_model, opened.size)
+
+
+def _choose_seed(sampling: SamplingOptions, before: JournalHeader | None) -> int:
+    if sampling.seed is not None:
+        return sampling.seed
+    return secrets.randbelow(RANDOM_SEEDS) if before is None else before.seed
+
+
+def _check(given: Mapping[str, Any], run_seed: int, samples: int) -> None:
+    Request(
+        prompt="",
+        sampling=settle(SamplingConfig, given, {}).config,
+        generation=settle(GenerationConfig, given, {}).config,
+        seed=run_seed,
+        samples=samples,
+    )
+
+
+def _describe(options: dict[str, Any], model: LoadedModel, run_seed: int) -> JournalHeader:
+    # What changes the results, or how they are written; not how fast or where to.
+    for name in ("seed", "output", "resume", "batch_size"):
+        options.pop(name)
+    return JournalHeader(
+        options=options,
+        seed=run_seed,
+        model=model.stored.name,
+        revision=model.stored.revision,
+        source=dict(model.stored.folder.source),
+        precision=model.stored.folder.precision,
+        device=model.engine.device.kind,
+        versions={"gpt2": metadata.version("gpt2"), "onnxruntime": onnxruntime.__version__},
+    )
+
+
+def _open_journal(
+    output: Path, header: JournalHeader, before: JournalHeader | None, items: ItemSource
+) -> Journal:
+    if before is None:
+        return start_output(output, header)
+    refuse_difference(before, header)
+    return resume_output(output, items)
+
+
+def _find_size(descriptor: int) -> int | None:
+    status = os.fstat(descriptor)
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -1,0 +1,71 @@
+"""The progress of a batch: a bar on a terminal, a summary at the end."""
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from gpt2cli.terminal.notes import Notes, wants_colour
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class BatchProgress:
+    """Counts records and tokens; shows them while a person watches, and sums them up."""
+
+    def __init__(self, notes: Notes, *, total_bytes: int | None) -> None:
+        """`total_bytes`: the size of the input if it is known, for the time that is left."""
+        self._notes = notes
+        self._started = time.monotonic()
+        self._total_bytes = total_bytes
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self.records = 0
+        self.errors = 0
+        self.tokens = 0
+
+    def add(self, *, records: int, errors: int, tokens: int, bytes_read: int) -> None:
+        """Count what an input record gave."""
+        self.records += records
+        self.errors += errors
+        self.tokens += tokens
+        if self._bar is not None and self._task is not None:
+            told = f"{self.records} records, {self._rate():.0f} tokens/s"
+            self._bar.update(self._task, completed=bytes_read, description=told)
+
+    def summarise(self) -> str:
+        """Return the run in one line."""
+        failed = f", {self.errors} of them errors" if self.errors else ""
+        seconds = time.monotonic() - self._started
+        return (
+            f"{self.records} records{failed}, {self.tokens} tokens "
+            f"in {seconds:.1f} s ({self._rate():.1f} tokens/s)"
+        )
+
+    def _rate(self) -> float:
+        return self.tokens / max(time.monotonic() - self._started, 1e-9)
+
+    def __enter__(self) -> Self:
+        if self._notes.watched:
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True, no_color=not wants_colour()),
+                transient=True,
+            )
+            self._task = self._bar.add_task("0 records", total=self._total_bytes)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
