@@ -94,7 +94,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
 _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "export": ("export", "gpt2cli.store"),
     "gpt2cli.commands": ("gpt2cli.commands", "gpt2cli.app"),
-    "gpt2cli.terminal": ("gpt2cli.terminal", "gpt2cli.commands", "gpt2cli.app"),
+    "gpt2cli.terminal": ("gpt2cli.terminal", "gpt2cli.commands", "gpt2cli.app", "gpt2cli.__main__"),
     "gpt2cli.app": ("gpt2cli.__main__",),
     "huggingface_hub": ("gpt2cli.store",),
     "safetensors": ("export.checkpoint",),

@@ -39,7 +39,8 @@ def describe_run(
         name += f" ({model.stored.revision[:12]})"
     lines = [
         f"model {name}, {model.stored.folder.precision} on {engine.device}, "
-        f"{engine.threads} threads, context {engine.shape.n_positions} tokens",
+        f"{engine.threads} thread{'s' if engine.threads > 1 else ''}, "
+        f"context {engine.shape.n_positions} tokens",
         f"prefill {counts.prefill_tokens} tokens in {counts.prefill_seconds:.3f} s",
     ]
     if counts.decode_tokens:

@@ -1,0 +1,134 @@
+"""Where the prompt comes from, in the real program: arguments, pipes, files, closed and open."""
+
+import json
+import os
+import pathlib
+import sys
+from typing import Final
+
+import pytest
+
+from tests.e2e.program import Finished, Program, finish, open_when_read
+
+_ECHO: Final = ("generate", "--model", "starter", "-n", "0", "-q")
+_EXAMPLE: Final = 'gpt2: error: expected a prompt, for example: gpt2 generate "Once upon a time"\n'
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell, FIFOs and bytes as arguments")
+
+
+@pytest.mark.parametrize(
+    ("stdin", "prompt"),
+    [
+        (b"a\n\n", b"a\n"),
+        (b"a\r\n", b"a"),
+        (b"", b""),
+    ],
+    ids=repr,
+)
+def test_a_pipe_is_the_prompt_without_one_trailing_newline(
+    program: Program, stdin: bytes, prompt: bytes
+) -> None:
+    r"""\n or \r\n, once; nothing at all is an empty prompt."""
+    assert program.run(*_ECHO, stdin=stdin) == Finished(0, prompt + b"\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["-"], ["--file", "-"]], ids=" ".join)
+def test_a_dash_is_stdin(program: Program, arguments: list[str]) -> None:
+    """As the argument, and as the file."""
+    assert program.run(*_ECHO, *arguments, stdin=b"a\n") == Finished(0, b"a\n", "")
+
+
+def test_a_long_pipe_is_read_to_its_end(program: Program) -> None:
+    """More than a pipe holds at once comes through whole."""
+    text = b"word " * 40_000
+    done = program.run(*_ECHO, "--overflow", "slide", stdin=text)
+    assert done == Finished(0, text + b"\n", "")
+
+
+@pytest.mark.parametrize("empty", [[""], []], ids=["argument", "pipe"])
+def test_nothing_is_a_prompt_that_starts_from_bos(program: Program, empty: list[str]) -> None:
+    """The completion is that of <|endoftext|>, which itself is not shown."""
+    bos = program.run(
+        *_ECHO, "--greedy", "-n", "8", "--allow-special", "--no-echo", "<|endoftext|>"
+    )
+    done = program.run(*_ECHO, "--greedy", "-n", "8", *empty, stdin=b"")
+    assert done == bos
+    assert len(done.out) > 8
+
+
+def test_a_prompt_beside_an_open_silent_pipe_does_not_wait(program: Program) -> None:
+    """As under a supervisor, or `sleep 100 | gpt2 generate hi`; the same for a file."""
+    reader, writer = os.pipe()
+    try:
+        assert program.run(*_ECHO, "hi", stdin=reader) == Finished(0, b"hi\n", "")
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@posix
+def test_a_file_may_be_a_fifo(program: Program, tmp_path: pathlib.Path) -> None:
+    """As in --file <(command)."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with program.start(*_ECHO, "--file", str(fifo)) as process:
+        with open_when_read(fifo) as file:
+            file.write(b"a\n")
+        assert finish(process) == Finished(0, b"a\n", "")
+
+
+@posix
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("", (2, _EXAMPLE)),
+        ("-", (1, "gpt2: error: cannot read stdin: it is closed\n")),
+    ],
+)
+def test_closed_stdin_is_an_error_of_one_line(
+    program: Program, arguments: str, expected: tuple[int, str]
+) -> None:
+    """`<&-` is no prompt at all, and nothing that could be read."""
+    done = program.run_shell(f'"$GPT2" generate -m starter {arguments} <&-')
+    assert (done.code, done.err, done.out) == (*expected, b"")
+
+
+@posix
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        ([b"caf\xe9"], "the prompt argument"),
+        ([b"--stop", b"\xff", "x"], "--stop"),
+        ([b"--separator", b"\xff", "x"], "--separator"),
+    ],
+    ids=["prompt", "stop", "separator"],
+)
+def test_an_argument_that_is_not_utf8_is_a_usage_error_of_one_line(
+    program: Program, arguments: list[str | bytes], where: str
+) -> None:
+    """It names the argument, and what converts it."""
+    done = program.run("generate", "-m", "starter", *arguments)
+    assert (done.code, done.out) == (2, b"")
+    assert (
+        done.err
+        == f"gpt2: error: {where} is not valid UTF-8; pass such text through iconv -t UTF-8\n"
+    )
+
+
+def test_a_pipe_that_is_not_utf8_is_an_error_of_one_line(program: Program) -> None:
+    """It names the place."""
+    done = program.run("generate", "-m", "starter", stdin=b"caf\xe9\n")
+    assert (done.code, done.out) == (1, b"")
+    assert done.err == (
+        "gpt2: error: stdin is not valid UTF-8 (byte 3): convert it with iconv -t UTF-8\n"
+    )
+
+
+def test_a_model_folder_may_have_an_odd_name(program: Program, tmp_path: pathlib.Path) -> None:
+    """Spaces, markup and letters beyond ASCII; records tell it as it is."""
+    name = str(tmp_path / "[bold] é")
+    made = program.run("export", "starter", name)
+    done = program.run("generate", "-m", name, "-n", "0", "--json", "x")
+    assert made == Finished(0, b"", f"gpt2: wrote {name}\n")
+    assert (done.code, done.err) == (0, "")
+    assert json.loads(done.out)["model"] == name

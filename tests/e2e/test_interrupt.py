@@ -1,0 +1,161 @@
+"""Ctrl-C at every stage: 130, no traceback, and what was made so far."""
+
+import fcntl
+import json
+import os
+import pathlib
+import sys
+import termios
+import time
+from typing import Final
+
+import pytest
+
+from tests.e2e.program import (
+    HANGS_AFTER,
+    Finished,
+    Program,
+    finish,
+    open_when_read,
+    press_ctrl_c,
+    read_until,
+)
+
+if sys.platform == "win32":
+    pytest.skip("a process cannot be sent Ctrl-C on Windows", allow_module_level=True)
+
+_LONG: Final = (
+    *("generate", "--model", "starter", "--seed", "5", "--ignore-eos", "--quiet"),
+    *("--max-new-tokens", "300", "Once"),
+)
+_PRESS_IN_IMPORT: Final = """
+import signal, sys
+from gpt2cli.__main__ import main
+
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name.endswith("onnxruntime_pybind11_state"):
+            sys.setprofile(press)
+
+def press(frame, event, argument):
+    if frame.f_code.co_filename.endswith("enum.py"):  # called by the extension
+        sys.setprofile(None)
+        signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["gpt2", "generate", "-m", "starter", "-n", "400", "--ignore-eos", "--json", "x"]
+main()
+"""
+_MOST_SLOTS: Final = 8  # samples that run side by side
+
+
+def test_before_the_model_is_loaded(program: Program, tmp_path: pathlib.Path) -> None:
+    """Here while the prompt is read: nothing is written at all."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with (
+        program.start("generate", "-m", "starter", "--file", str(fifo)) as process,
+        open_when_read(fifo),
+    ):
+        press_ctrl_c(process)
+        assert finish(process) == Finished(130, b"", "")
+
+
+def test_while_an_extension_module_is_imported(program: Program) -> None:
+    """Cut short, onnxruntime's kills the process or blames its library; it is not cut short."""
+    done = program.run_python("-c", _PRESS_IN_IMPORT)
+    assert done == Finished(130, b"", "")
+
+
+def test_while_text_streams_what_was_made_stays_and_the_line_is_finished(
+    program: Program,
+) -> None:
+    """The output is the beginning of the uninterrupted run's, and a newline."""
+    whole = program.run(*_LONG)
+    with program.start(*_LONG) as process:
+        begun = read_until(process.stdout, b" ")
+        press_ctrl_c(process)
+        done = finish(process)
+    shown = begun + done.out
+    assert (done.code, done.err) == (130, "")
+    assert shown.endswith(b"\n")
+    assert whole.out.startswith(shown.removesuffix(b"\n"))
+    assert len(shown) < len(whole.out)
+
+
+def test_with_json_the_unfinished_samples_are_recorded_and_no_other_begins(
+    program: Program,
+) -> None:
+    """Samples that were done have their own reason, those that ran are `interrupted`."""
+    arguments = ("-m", "starter", "--seed", "5", "-n", "200", "-N", "5000", "--json", "Once")
+    with program.start("generate", *arguments) as process:
+        begun = read_until(process.stdout, b"\n")  # the others have other lengths, and go on
+        press_ctrl_c(process)
+        done = finish(process)
+    records = [json.loads(line) for line in (begun + done.out).splitlines()]
+    reasons = [record["finish_reason"] for record in records]
+    assert (done.code, done.err) == (130, "")
+    assert [record["sample"] for record in records] == list(range(len(records)))
+    assert set(reasons) <= {"stop", "length", "interrupted"}
+    assert reasons[0] != "interrupted"
+    assert 1 <= reasons.count("interrupted") <= _MOST_SLOTS
+    assert all(
+        record["completion_tokens"] < 200
+        for record in records
+        if record["finish_reason"] == "interrupted"
+    )
+
+
+def test_a_result_file_is_not_written_and_nothing_is_left_beside_it(
+    program: Program, tmp_path: pathlib.Path
+) -> None:
+    """What stood there stays, as before the run."""
+    file = tmp_path / "out.txt"
+    file.write_text("old")
+    arguments = (*_LONG, "--overflow", "slide", "-n", "100000", "-o", str(file))
+    with program.start(*arguments) as process:
+        deadline = time.monotonic() + HANGS_AFTER
+        while sum(path.stat().st_size for path in tmp_path.iterdir()) <= len("old"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        press_ctrl_c(process)
+        assert finish(process) == Finished(130, b"", "")
+    assert file.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+def test_the_second_one_ends_a_program_that_cannot_write(program: Program) -> None:
+    """The first waits for a reader who does not come; the second waits for nobody."""
+    reader, writer = os.pipe()
+    arguments = (*_LONG, "--samples", "1000", "--separator", "-" * 10_000, "-n", "1")
+    with program.start(*arguments, stdout=writer) as process:
+        os.close(writer)
+        wait_until_stuck(reader)
+        press_ctrl_c(process)
+        time.sleep(0.1)  # two that come at once are one
+        press_ctrl_c(process)
+        assert finish(process) == Finished(130, b"", "")
+    os.close(reader)
+
+
+def test_a_program_that_was_started_to_ignore_it_goes_on(program: Program) -> None:
+    """As a shell's background jobs are."""
+    line = 'trap "" INT; exec "$GPT2" generate -m starter -n 200 --ignore-eos -q --seed 1 x'
+    with program.start_shell(line) as process:
+        begun = read_until(process.stdout, b" ")
+        press_ctrl_c(process)
+        done = finish(process)
+    whole = program.run_shell(line)
+    assert (done.code, done.err, begun + done.out) == (0, "", whole.out)
+
+
+def wait_until_stuck(pipe: int) -> None:
+    """Wait until the writer of a pipe that nobody reads has filled it."""
+    deadline = time.monotonic() + HANGS_AFTER
+    waiting, before = 0, -1
+    while waiting == 0 or waiting != before:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        count = bytearray(4)
+        fcntl.ioctl(pipe, termios.FIONREAD, count)
+        waiting, before = int.from_bytes(count, sys.byteorder), waiting

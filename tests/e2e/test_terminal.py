@@ -1,0 +1,147 @@
+"""What a person sees: the program in a pseudo-terminal."""
+
+import os
+import pathlib
+import re
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from tests.e2e.program import HANGS_AFTER, Finished, Program, open_when_read
+
+if sys.platform == "win32":
+    pytest.skip("pexpect has no pseudo-terminal on Windows", allow_module_level=True)
+
+import pexpect  # type: ignore[import-untyped]
+
+_STARTER: Final = ("generate", "--model", "starter", "--greedy", "-n", "2")
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
+_CLEAN_END: Final = re.compile(r"\x1b\[\?25h[^\n]*\x1b\[2K")  # the cursor is back, the line gone
+
+
+class Terminal:
+    """A program in a terminal of 80 columns."""
+
+    def __init__(
+        self, program: Program, arguments: tuple[str, ...], environment: Mapping[str, str]
+    ) -> None:
+        self.process: Any = pexpect.spawn(
+            str(program.path),
+            list(arguments),
+            env={**program.environment, **environment},
+            timeout=HANGS_AFTER,
+            encoding="utf-8",
+            dimensions=(24, 80),
+        )
+
+    def finish(self) -> Finished:
+        """Return the exit code and all that was shown, with plain newlines."""
+        shown = self.process.read().replace("\r\n", "\n")
+        self.process.close()
+        assert "Traceback" not in shown, shown
+        return Finished(self.process.exitstatus, b"", shown)
+
+
+def show(program: Program, *arguments: str, **environment: str) -> Finished:
+    """Run the program in a terminal; what it shows is `err`, stdout and stderr together."""
+    return Terminal(program, arguments, environment).finish()
+
+
+@pytest.fixture(scope="module")
+def completion(program: Program) -> str:
+    """Return what the starter adds to the prompt `x` in two greedy tokens, and the newline."""
+    return program.run(*_STARTER, "--no-echo", "-q", "x").out.decode()
+
+
+def test_the_prompt_alone_stands_in_bold(program: Program, completion: str) -> None:
+    """Each sample begins with it; the separator and the completion are plain."""
+    once = f"{_BOLD}x{_PLAIN}{completion}"
+    done = show(program, *_STARTER, "-q", "-N", "2", "x")
+    assert done == Finished(0, b"", f"{once}---\n{once}")
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+def test_bold_and_colour_can_be_unwanted(
+    program: Program, completion: str, environment: dict[str, str]
+) -> None:
+    """Only plain text is shown, also while loading."""
+    done = show(program, *_STARTER, "x", **environment)
+    assert done.err.endswith(f"x{completion}")
+    assert not re.search(r"\x1b\[[\d;]*m", done.err)
+
+
+def test_what_would_control_the_terminal_is_visible(program: Program) -> None:
+    """ESC, a C1 control, a carriage return and a bidi override; tab and newline do their work."""
+    done = show(program, *_STARTER, "-q", "-n", "0", "a\x1b[31m\x9b1m\rb\u202ec\t\nd")
+    assert done.err == f"{_BOLD}a␛[31m<U+009B>1m␍b<U+202E>c\t\nd{_PLAIN}\n"
+
+
+def test_markup_is_shown_as_it_is(program: Program) -> None:
+    """Nothing takes the user's text for markup: not the result, not an error that quotes it."""
+    done = show(program, *_STARTER, "-q", "-n", "0", "[/red] [bold]x")
+    assert done.err == f"{_BOLD}[/red] [bold]x{_PLAIN}\n"
+    failed = show(program, "generate", "--model", "[/red] [bold]x", "x")
+    assert "model '[/red] [bold]x'" in failed.err
+    assert failed.code == 1
+
+
+def test_the_line_that_tells_of_loading_vanishes(program: Program, completion: str) -> None:
+    """It is erased before the result begins, and the cursor is shown again."""
+    done = show(program, *_STARTER, "x")
+    before, _, shown = done.err.partition(_BOLD)
+    assert "loading starter" in before
+    assert _CLEAN_END.search(before)
+    assert shown == f"x{_PLAIN}{completion}"
+
+
+def test_no_prompt_is_a_usage_error_with_an_example(program: Program) -> None:
+    """A person who forgot the prompt is not left waiting."""
+    done = show(program, "generate")
+    assert done == Finished(
+        2, b"", 'gpt2: error: expected a prompt, for example: gpt2 generate "Once upon a time"\n'
+    )
+
+
+def test_a_dash_reads_what_is_typed(program: Program, completion: str) -> None:
+    """Until Ctrl-D; the newline of the last line is dropped."""
+    terminal = Terminal(program, (*_STARTER, "-q", "-"), {})
+    terminal.process.sendline("x")
+    terminal.process.sendeof()
+    assert terminal.finish().err.endswith(f"{_BOLD}x{_PLAIN}{completion}")
+
+
+def test_a_result_in_a_file_leaves_the_terminal_alone(
+    program: Program, tmp_path: pathlib.Path
+) -> None:
+    """The prompt in the file is not bold."""
+    file = tmp_path / "out.txt"
+    done = show(program, *_STARTER, "-q", "-n", "0", "-o", str(file), "x\x1b")
+    assert (done.err, file.read_bytes()) == ("", b"x\x1b\n")
+
+
+def test_ctrl_c_finishes_the_line(program: Program) -> None:
+    """The shell's next prompt begins a new one; no line of progress is left."""
+    terminal = Terminal(
+        program, ("generate", "-m", "starter", "-n", "500", "--ignore-eos", "x"), {}
+    )
+    terminal.process.expect_exact(_PLAIN)
+    terminal.process.expect(r"\w+ \w+")
+    terminal.process.sendintr()
+    done = terminal.finish()
+    assert done.code == 130
+    assert re.search(r"\S ?\n$", done.err)
+    assert "\n\n" not in done.err[-3:]
+
+
+def test_ctrl_c_before_anything_is_shown_gives_the_shell_a_line_of_its_own(
+    program: Program, tmp_path: pathlib.Path
+) -> None:
+    """What the terminal echoes, ^C, is ended; here while the prompt's file keeps silent."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    terminal = Terminal(program, (*_STARTER, "--file", str(fifo)), {})
+    with open_when_read(fifo):
+        terminal.process.sendintr()
+        assert terminal.finish() == Finished(130, b"", "^C\n")

@@ -1,0 +1,20 @@
+"""Runs commands in this process; what the application does not know as a failure is raised."""
+
+import os
+
+from typer.testing import CliRunner, Result
+
+from gpt2cli.app import app
+
+
+def invoke(*arguments: str | os.PathLike[str]) -> Result:
+    """Run `gpt2` with these arguments; an unknown exception is the test's failure."""
+    return CliRunner().invoke(app, [os.fspath(a) for a in arguments], catch_exceptions=False)
+
+
+def error_line(result: Result) -> str:
+    """Return the one line of stderr without its beginning; stdout must be empty."""
+    assert result.stdout == ""
+    assert result.stderr.startswith("gpt2: error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr.removeprefix("gpt2: error: ").rstrip("\n")

@@ -1,0 +1,233 @@
+"""Claims about where the result goes."""
+
+import errno
+import io
+import os
+import pathlib
+import stat
+import sys
+
+import pytest
+
+from gpt2cli.errors import OutputError
+from gpt2cli.terminal.result import ResultWriter, open_result
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="links, modes and pipes of POSIX")
+
+
+class Broken(io.BytesIO):
+    """A file that fails at every write."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self._error = error
+
+    def write(self, data: object) -> int:
+        """Fail."""
+        raise self._error
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin each test without a wish about colours."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def shown(prompt: str, text: str) -> str:
+    """Return what a terminal is sent."""
+    file = io.BytesIO()
+    writer = ResultWriter(file, on_terminal=True)
+    writer.write_prompt(prompt)
+    writer.write(text)
+    return file.getvalue().decode()
+
+
+def test_a_terminal_gets_the_prompt_in_bold_and_all_of_it_safe() -> None:
+    """An escape sequence of the model's own is shown, not sent."""
+    assert shown("a\x1b", "b\x1b[1m\r") == "\x1b[1ma␛\x1b[22mb␛[1m␍"
+
+
+def test_an_empty_prompt_is_nothing_in_bold() -> None:
+    """No empty escape sequence is sent."""
+    assert shown("", "b") == "b"
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_bold_can_be_unwanted_and_text_stays_safe(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """By https://no-color.org, or by a terminal that knows nothing."""
+    monkeypatch.setenv(name, value)
+    assert shown("a\x1b", "b\x1b") == "a␛b␛"
+
+
+def test_an_empty_no_color_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As https://no-color.org has it."""
+    monkeypatch.setenv("NO_COLOR", "")
+    assert shown("a", "b") == "\x1b[1ma\x1b[22mb"
+
+
+def test_elsewhere_bytes_are_untouched() -> None:
+    """Controls and markup go through as UTF-8."""
+    file = io.BytesIO()
+    writer = ResultWriter(file, on_terminal=False)
+    writer.write_prompt("[b]\x1b\r")
+    writer.write("é\x9b\u202e\n")
+
+    assert file.getvalue() == "[b]\x1b\ré\x9b\u202e\n".encode()
+
+
+def test_each_piece_is_there_at_once(tmp_path: pathlib.Path) -> None:
+    """No buffer holds back what was written."""
+    with (tmp_path / "out").open("wb") as file:
+        ResultWriter(file, on_terminal=False).write("a")
+        assert (tmp_path / "out").read_bytes() == b"a"
+
+
+def test_a_lone_surrogate_is_replaced_rather_than_fatal() -> None:
+    """The output is UTF-8 in any case."""
+    file = io.BytesIO()
+    ResultWriter(file, on_terminal=False).write("a\udcff")
+    assert file.getvalue() == b"a?"
+
+
+def test_a_reader_who_left_is_told_from_other_failures() -> None:
+    """The one ends the program quietly, the others are errors with the system's reason."""
+    gone = Broken(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    full = Broken(OSError(errno.ENOSPC, "No space left on device"))
+
+    with pytest.raises(BrokenPipeError):
+        ResultWriter(gone, on_terminal=False).write("a")
+    with pytest.raises(OutputError, match="cannot write the result: No space left on device"):
+        ResultWriter(full, on_terminal=False).write("a")
+
+
+@posix
+def test_a_pipe_is_abandoned_when_its_reader_has_left() -> None:
+    """It is seen without writing."""
+    reader, writer_end = os.pipe()
+    with os.fdopen(writer_end, "wb") as file:
+        writer = ResultWriter(file, on_terminal=False)
+        before = writer.is_abandoned()
+        os.close(reader)
+        assert (before, writer.is_abandoned()) == (False, True)
+
+
+def test_a_file_is_never_abandoned(tmp_path: pathlib.Path) -> None:
+    """Nor is what is no real file."""
+    with (tmp_path / "out").open("wb") as file:
+        assert not ResultWriter(file, on_terminal=False).is_abandoned()
+    assert not ResultWriter(io.BytesIO(), on_terminal=False).is_abandoned()
+
+
+def test_a_file_appears_at_the_end_and_whole(tmp_path: pathlib.Path) -> None:
+    """Until then what stood there is seen."""
+    path = tmp_path / "out"
+    path.write_text("old")
+    with open_result(path) as writer:
+        writer.write_prompt("a\x1b")
+        writer.write("b")
+        assert path.read_text() == "old"
+
+    assert path.read_bytes() == b"a\x1bb"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OutputError, SystemExit])
+def test_a_file_that_was_not_finished_is_as_it_was(
+    tmp_path: pathlib.Path, error: type[BaseException]
+) -> None:
+    """Whatever ended it; nothing is left beside it."""
+    path = tmp_path / "out"
+    path.write_text("old")
+    with pytest.raises(error), open_result(path) as writer:
+        writer.write("new")
+        raise error
+
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_was_not_finished_does_not_appear(tmp_path: pathlib.Path) -> None:
+    """Where there was none."""
+    with pytest.raises(KeyboardInterrupt), open_result(tmp_path / "out"):
+        raise KeyboardInterrupt
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@posix
+def test_a_replaced_file_keeps_its_mode(tmp_path: pathlib.Path) -> None:
+    """Private stays private."""
+    path = tmp_path / "out"
+    path.touch(mode=0o600)
+    with open_result(path) as writer:
+        writer.write("a")
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@posix
+def test_a_link_stays_a_link_and_its_file_is_replaced(tmp_path: pathlib.Path) -> None:
+    """Also where that file is in another folder, or is not there yet."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    link = tmp_path / "link"
+    link.symlink_to("folder/out")
+    for text in ("a", "b"):
+        with open_result(link) as writer:
+            writer.write(text)
+
+        assert (folder / "out").read_text() == text
+        assert link.is_symlink()
+
+
+@posix
+def test_an_open_descriptor_is_appended_to_not_replaced(tmp_path: pathlib.Path) -> None:
+    """As /dev/stdout is, when it is a file that others write too."""
+    path = tmp_path / "log"
+    path.write_text("old ")
+    with path.open("ab") as log, open_result(pathlib.Path(f"/dev/fd/{log.fileno()}")) as writer:
+        writer.write("new")
+
+    assert path.read_text() == "old new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@posix
+def test_a_device_is_written_directly() -> None:
+    """Nothing is renamed over it."""
+    with open_result(pathlib.Path("/dev/null")) as writer:
+        writer.write("a")
+
+    assert stat.S_ISCHR(pathlib.Path("/dev/null").stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("missing/out", "No such file or directory"),
+        (".", "Is a directory"),
+        ("a" * 300, "File name too long"),
+    ],
+    ids=["missing", "folder", "long"],
+)
+def test_a_place_that_cannot_be_written_is_an_error_that_names_it(
+    tmp_path: pathlib.Path, name: str, reason: str
+) -> None:
+    """With the system's reason; nothing is left behind."""
+    with pytest.raises(OutputError, match=reason) as caught:
+        open_result(tmp_path / name)
+
+    assert str(tmp_path / name) in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_vanishes_meanwhile_is_an_error_at_the_end(tmp_path: pathlib.Path) -> None:
+    """The result cannot take its name then."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(OutputError, match="cannot write"), open_result(folder / "out") as writer:
+        writer.write("a")
+        folder.rename(tmp_path / "elsewhere")

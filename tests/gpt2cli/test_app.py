@@ -1,0 +1,117 @@
+"""Claims about the application: exceptions become one line and an exit code."""
+
+import errno
+import inspect
+from importlib import metadata
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from gpt2cli import errors
+from gpt2cli.app import app
+from gpt2cli.errors import Gpt2Error, UsageError
+
+_KNOWN = [
+    kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Gpt2Error)
+]
+
+
+def run_and_raise(error: BaseException) -> Result:
+    """Run a command of the application's own kind that raises."""
+    group = typer.Typer(cls=app.info.cls)
+
+    @group.command()
+    def fail() -> None:
+        """Fail."""
+        raise error
+
+    @group.command()
+    def other() -> None:
+        """Make it a group."""
+
+    return CliRunner().invoke(group, ["fail"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("kind", _KNOWN)
+def test_a_known_failure_is_one_line_and_1_or_2(kind: type[Gpt2Error]) -> None:
+    """2 where the command line itself is wrong, 1 for every other kind there is."""
+    result = run_and_raise(kind("a\nb\x1b[1m"))
+
+    assert result.exit_code == (2 if issubclass(kind, UsageError) else 1)
+    assert (result.stdout, result.stderr) == ("", "gpt2: error: a b␛[1m\n")
+
+
+def test_every_known_failure_has_been_tried() -> None:
+    """The tree has more than its root."""
+    assert {Gpt2Error, UsageError} < set(_KNOWN)
+
+
+def test_a_failure_of_the_system_is_one_line_with_its_file() -> None:
+    """A full disk, wherever it is met."""
+    result = run_and_raise(OSError(errno.ENOSPC, "No space left on device", "/x"))
+
+    assert result.exit_code == 1
+    assert result.stderr == "gpt2: error: No space left on device: /x\n"
+
+
+def test_a_reader_who_left_is_success() -> None:
+    """And silence."""
+    result = run_and_raise(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+
+    assert (result.exit_code, result.output) == (0, "")
+
+
+@pytest.mark.parametrize("code", [0, 1, 130])
+def test_a_command_may_choose_its_exit_code(code: int) -> None:
+    """As `generate` does after Ctrl-C."""
+    result = run_and_raise(typer.Exit(code))
+
+    assert (result.exit_code, result.output) == (code, "")
+
+
+def test_a_fault_of_our_own_is_not_hidden() -> None:
+    """What nobody foresaw keeps its traceback."""
+    with pytest.raises(ZeroDivisionError):
+        run_and_raise(ZeroDivisionError())
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+@pytest.mark.parametrize("command", [[], ["generate"], ["export"]], ids=str)
+def test_help_is_on_stdout(command: list[str], option: str) -> None:
+    """It is the result that was asked for."""
+    result = CliRunner().invoke(app, [*command, option])
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Usage: gpt2" in result.stdout
+
+
+def test_version_is_one_line_on_stdout() -> None:
+    """The installed package's."""
+    result = CliRunner().invoke(app, ["--version"])
+
+    assert (result.exit_code, result.stdout) == (0, metadata.version("gpt2") + "\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["wrong"], "gpt2: error: No such command 'wrong' (see gpt2 --help)\n"),
+        (["--x"], "gpt2: error: No such option: --x (see gpt2 --help)\n"),
+    ],
+)
+def test_a_wrong_command_is_one_line_that_says_where_to_read(
+    arguments: list[str], line: str
+) -> None:
+    """Without the whole help."""
+    result = CliRunner().invoke(app, arguments)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", line)
+
+
+def test_no_command_shows_the_help_and_is_a_usage_error() -> None:
+    """A script that forgot the command does not succeed."""
+    result = CliRunner().invoke(app, [])
+
+    assert result.exit_code == 2
+    assert "Usage: gpt2" in result.output

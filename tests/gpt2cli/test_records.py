@@ -1,0 +1,71 @@
+"""Claims about the JSON record of a sample."""
+
+import dataclasses
+import json
+import pathlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpt2cli.generation import Finish, FinishReason, GenerationConfig, Request
+from gpt2cli.loading import LoadedModel
+from gpt2cli.records import format_record, make_record
+from gpt2cli.sampling import LARGEST_SEED, SamplingConfig
+from tests.gpt2cli.loaded import load
+
+
+@pytest.fixture(scope="module")
+def model(starter_folder: pathlib.Path) -> LoadedModel:
+    """Return a model, told as one of the hub's."""
+    loaded = load(starter_folder)
+    stored = dataclasses.replace(loaded.stored, name="owner/name", revision="0123")
+    return dataclasses.replace(loaded, stored=stored)
+
+
+def test_a_record_has_the_keys_of_the_contract_in_its_order(model: LoadedModel) -> None:
+    """Each with what the request, the finish and the model say."""
+    request = Request(
+        prompt="a",
+        sampling=SamplingConfig(),
+        generation=GenerationConfig(),
+        seed=LARGEST_SEED,
+        samples=4,
+        index=2,
+    )
+    finish = Finish(
+        reason=FinishReason.STOP, stop_sequence="\n", prompt_tokens=1, completion_tokens=5
+    )
+
+    record = make_record(request, sample=3, completion="b", finish=finish, model=model)
+
+    assert list(record.items()) == [
+        ("index", 2),
+        ("prompt", "a"),
+        ("completion", "b"),
+        ("finish_reason", "stop"),
+        ("stop_sequence", "\n"),
+        ("prompt_tokens", 1),
+        ("completion_tokens", 5),
+        ("sample", 3),
+        ("seed", LARGEST_SEED),
+        ("model", "owner/name"),
+        ("revision", "0123"),
+        ("precision", "fp32"),
+        ("device", "cpu"),
+    ]
+
+
+@given(st.text())
+def test_any_text_is_one_line_that_reads_back(text: str) -> None:
+    """Newlines and controls are escaped, the rest is written as it is."""
+    line = format_record({"prompt": text, "seed": LARGEST_SEED})
+
+    assert line.endswith("}\n")
+    assert line.count("\n") == 1
+    assert json.loads(line) == {"prompt": text, "seed": LARGEST_SEED}
+
+
+def test_letters_beyond_ascii_are_not_escaped() -> None:
+    """A person can read them, and grep finds them."""
+    assert format_record({"prompt": "é日本👩‍🚀"}) == '{"prompt": "é日本👩‍🚀"}\n'
