@@ -34,13 +34,11 @@ from gpt2cli.__main__ import main
 
 class Finder:
     def find_spec(self, name, path, target=None):
-        if name.endswith("onnxruntime_pybind11_state"):
-            sys.setprofile(press)
-
-def press(frame, event, argument):
-    if frame.f_code.co_filename.endswith("enum.py"):  # called by the extension
-        sys.setprofile(None)
-        signal.raise_signal(signal.SIGINT)
+        if name == "onnxruntime.capi.onnxruntime_pybind11_state":
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                raise ImportError("initialization failed")  # as that module does within
 
 sys.meta_path.insert(0, Finder())
 sys.argv = ["gpt2", "generate", "-m", "starter", "-n", "400", "--ignore-eos", "--json", "x"]
@@ -62,9 +60,9 @@ def test_before_the_model_is_loaded(program: Program, tmp_path: pathlib.Path) ->
 
 
 def test_while_an_extension_module_is_imported(program: Program) -> None:
-    """Cut short, onnxruntime's kills the process or blames its library; it is not cut short."""
+    """Cut short, onnxruntime's takes Ctrl-C for a damaged library, so it is not cut short."""
     done = program.run_python("-c", _PRESS_IN_IMPORT)
-    assert done == Finished(130, b"", "")
+    assert (done.code, done.err) == (130, "")
 
 
 def test_while_text_streams_what_was_made_stays_and_the_line_is_finished(
@@ -127,7 +125,7 @@ def test_a_result_file_is_not_written_and_nothing_is_left_beside_it(
 def test_the_second_one_ends_a_program_that_cannot_write(program: Program) -> None:
     """The first waits for a reader who does not come; the second waits for nobody."""
     reader, writer = os.pipe()
-    arguments = (*_LONG, "--samples", "1000", "--separator", "-" * 10_000, "-n", "1")
+    arguments = (*_LONG, "--samples", "1000", "--separator", "-" * 1000, "-n", "1")
     with program.start(*arguments, stdout=writer) as process:
         os.close(writer)
         wait_until_stuck(reader)

@@ -202,6 +202,26 @@ def test_closed_stdout_is_a_failure_of_one_line(program: Program) -> None:
 
 
 @posix
+def test_no_file_takes_the_place_of_a_closed_stream(
+    program: Program, tmp_path: pathlib.Path
+) -> None:
+    """What a library writes to stderr must not land in a file that was opened meanwhile."""
+    code = (
+        "import os, sys\n"
+        "from gpt2cli.__main__ import fill_closed_streams\n"
+        "fill_closed_streams()\n"
+        "sys.stderr.write('lost')\n"
+        "os.write(2, b'lost')\n"
+        "with open(sys.argv[1], 'w') as file:\n"
+        "    print(file.fileno() > 2, file=file)\n"
+    )
+    file = tmp_path / "out.txt"
+    line = '"$(dirname "$GPT2")/python" -c "$CODE" "$FILE" <&- >&- 2>&-'
+    assert program.run_shell(line, environment={"CODE": code, "FILE": str(file)}).code == 0
+    assert file.read_text() == "True\n"
+
+
+@posix
 def test_a_result_file_needs_no_standard_streams(program: Program, tmp_path: pathlib.Path) -> None:
     """With all three closed, none of the files opened meanwhile is taken for one of them."""
     file = tmp_path / "out.txt"
