@@ -37,6 +37,7 @@ _WEIGHTS: Final = (
     ("pytorch_model.bin.index.json", re.compile(r"pytorch_model-\d+-of-\d+\.bin")),
 )
 _ASK_SECONDS: Final = 4.0
+_ERROR_NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ def _choose_files(repo: str, listed: Set[str]) -> list[str]:
     form = next(((name, shard) for name, shard in _WEIGHTS if name in listed), None)
     if "config.json" not in listed or form is None:
         lacking = "config.json" if "config.json" not in listed else "model.safetensors"
-        raise HubError(f"{repo} has no {lacking}: it is no checkpoint that can be converted")
+        raise HubError(f"{repo} has no {lacking}", "expected a GPT-2 checkpoint")
     name, shard = form
     shards = [other for other in sorted(listed) if shard is not None and shard.fullmatch(other)]
     return [*descriptions, name, *shards]
@@ -162,38 +163,31 @@ def _translated(repo: str, revision: str) -> Iterator[None]:
     except HubError:
         raise
     except errors.GatedRepoError as error:
-        raise HubError(
-            f"{repo} is gated: accept its terms on the hub, then set HF_TOKEN to your token"
-        ) from error
+        advice = "accept its terms on the hub, then set HF_TOKEN to your token"
+        raise HubError(f"{repo} is gated", advice) from error
     except errors.RepositoryNotFoundError as error:
-        raise HubError(
-            f"the hub has no model {repo}, or it is private: check the name, or set HF_TOKEN"
-        ) from error
+        reason = f"the hub has no model {repo}, or it is private"
+        raise HubError(reason, "check the name, or set HF_TOKEN") from error
     except errors.RevisionNotFoundError as error:
-        raise HubError(
-            f"{repo} has no revision {revision}; leave out --revision for main"
-        ) from error
+        reason = f"{repo} has no revision {revision}"
+        raise HubError(reason, "leave out --revision for main") from error
     except errors.RemoteEntryNotFoundError as error:
         name = str(error.response.url).rpartition("/")[2]
-        raise HubError(f"the hub lists {name} in {repo} but does not give it; try later") from error
+        reason = f"the hub lists {name} in {repo} but does not give it"
+        raise HubError(reason, "try later") from error
     except errors.HfHubHTTPError as error:
         status = getattr(getattr(error, "response", None), "status_code", "an error")
         advice = "set HF_TOKEN to a token that may read it" if status in (401, 403) else "try later"
-        raise HubError(f"the hub answered {status} for {repo}; {advice}") from error
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise HubError(
-                f"the disk is full: {repo} could not be downloaded; make room, or set HF_HOME"
-            ) from error
-        raise HubError(_describe_failure(repo, error)) from error
+        raise HubError(f"the hub answered {status} for {repo}", advice) from error
     except Exception as error:  # the HTTP library's own errors share no base with the hub's
-        raise HubError(_describe_failure(repo, error)) from error
+        raise _translate_failure(repo, error) from error
 
 
-def _describe_failure(repo: str, error: Exception) -> str:
+def _translate_failure(repo: str, error: Exception) -> HubError:
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        reason = f"{repo} could not be downloaded: the disk is full"
+        return HubError(reason, "make room, or set HF_HOME to another place")
     lines = str(error).strip().splitlines()
-    reason = lines[0].rstrip(".") if lines else type(error).__name__
-    return (
-        f"{repo} could not be downloaded: {reason}; "
-        "check the connection, or name a folder with --model"
-    )
+    words = _ERROR_NUMBER.sub("", lines[0]).rstrip(".") if lines else type(error).__name__
+    reason = f"{repo} could not be downloaded ({words})"
+    return HubError(reason, "check the connection, or name a folder with --model")

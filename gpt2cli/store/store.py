@@ -168,12 +168,11 @@ def _find_default(wanted: _Wanted) -> StoredModel:
     except HubError as error:
         if memory.has_run:
             raise
-        reason = memory.hub_failure if memory.hub_failed_lately else str(error)
+        reason = memory.hub_failure if memory.hub_failed_lately else error.reason
         if not memory.hub_failed_lately and not wanted.offline:
             remember_default(DefaultMemory(False, time.time(), reason))
         wanted.listener.note(
-            f"running the bundled {STARTER} model, a small writer of children's stories, "
-            f"because {reason}"
+            f"using the bundled {STARTER} model, which writes children's stories: {reason}"
         )
         return _find_starter(replace(wanted, revision=None))
     if not memory.has_run:
@@ -224,9 +223,10 @@ def _find_snapshot(repo: str, wanted: _Wanted) -> Snapshot:
     if snapshot is not None:
         return snapshot
     if wanted.offline:
+        missing = wanted.hub.explain_missing(repo, wanted.hub_revision)
         raise HubError(
-            f"{wanted.hub.explain_missing(repo, wanted.hub_revision)} and the network is not to be "
-            "asked; run once without --offline and HF_HUB_OFFLINE"
+            f"{missing} and the network is not to be asked",
+            "run once without --offline and HF_HUB_OFFLINE",
         )
     return _download(repo, wanted)
 

@@ -266,7 +266,7 @@ def test_the_starter_stands_in_for_a_default_out_of_reach_and_says_so(
     first = fresh_program.run("generate", "-n", "1", "--json", "x")
     second = fresh_program.run("generate", "-n", "1", "x")
     note, export_note = first.err.splitlines()
-    assert note.startswith("gpt2: running the bundled starter model")
+    assert note.startswith("gpt2: using the bundled starter model")
     assert "openai-community/gpt2" in note
     assert "exporting starter" in export_note
     assert second.err.splitlines() == [note]
