@@ -94,7 +94,8 @@ class _Handler(BaseHTTPRequestHandler):
         repo = next(repo for repo, folder in self.hub.repositories.items() if folder == path.parent)
         headers |= {
             # Another host, as the CDN is: huggingface_hub itself follows redirects within one host.
-            "Location": f"http://localhost:{self.server.server_address[1]}/cdn/{repo}/{path.name}",
+            "Location": self.hub.address.replace("127.0.0.1", "localhost")
+            + f"/cdn/{repo}/{path.name}",
             "X-Linked-ETag": headers["ETag"],
             "X-Linked-Size": str(path.stat().st_size),
         }
@@ -143,10 +144,13 @@ class _Server(ThreadingHTTPServer):
 @contextmanager
 def serve_hub(repositories: dict[str, Path]) -> Iterator[HubServer]:
     """Serve on a free port of this machine until the block ends."""
-    handler = type("Handler", (_Handler,), {})
-    with _Server(("127.0.0.1", 0), handler) as server:
+
+    class Handler(_Handler):
+        """Of this server alone, so that several can run at once."""
+
+    with _Server(("127.0.0.1", 0), Handler) as server:
         hub = HubServer(f"http://127.0.0.1:{server.server_port}", repositories)
-        handler.hub = hub
+        Handler.hub = hub
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:

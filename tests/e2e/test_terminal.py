@@ -14,7 +14,7 @@ from tests.e2e.program import HANGS_AFTER, Finished, Program, open_when_read
 if sys.platform == "win32":
     pytest.skip("pexpect has no pseudo-terminal on Windows", allow_module_level=True)
 
-import pexpect  # type: ignore[import-untyped]
+import pexpect
 
 _STARTER: Final = ("generate", "--model", "starter", "--greedy", "-n", "2")
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
