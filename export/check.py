@@ -1,10 +1,11 @@
 """Runs a written graph by plain `session.run` against the NumPy oracle.
 
-The short check runs before every model folder takes its name: two rows of different lengths,
-prefilled one by one, then decoded together. The full one adds a prompt of all positions, split
-prefills and more rows.
+No model folder takes its name unchecked. The short check has two rows of different lengths,
+prefilled one by one, then decoded together. The full one has more and longer rows, and a prompt of
+all positions, in one piece and cut.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from export.checkpoint import Weights
 from export.config import GPT2Config
@@ -22,34 +23,48 @@ from export.reference import Reference
 
 Array = NDArray[Any]
 
-# Largest difference allowed in float32, as a share of the largest logit (at least 1). Two orders
-# of summation over 48 layers stay well below; a wrong weight, mask or position does not.
-TOLERANCE: Final = 1e-3
+# Largest difference allowed between two float32 forwards, as a share of the largest logit (at
+# least 1). Random models of the 124M and the 1558M shape, with and without outlier channels, show
+# 1.4e-5 over the short check's six positions, the trained starter 1e-6.
+TOLERANCE: Final = 2e-4
+# Where that is exceeded, float32's own error counts: the difference of the float32 oracle from the
+# float64 one, times this. Random models amplify it along a text: at the 1558M shape two right
+# forwards of 1024 tokens differ by 1.3e-3. Measured: graph and oracle differ by up to 1.8 times it.
+NOISE_FACTOR: Final = 10.0
 
 CPU_PROVIDER: Final = "CPUExecutionProvider"
+_CUDA_PROVIDER: Final = "CUDAExecutionProvider"
 
 _CAPACITY_STEP: Final = 8
+
+
+def open_session(model_path: Path, provider: str = CPU_PROVIDER) -> Any:
+    """Load a graph as the engine does, with all that ONNX Runtime then does to graph and weights.
+
+    So the weights are packed into memory of ONNX Runtime's own, once, and not left mapped.
+
+    Raises:
+        CheckError: if ONNX Runtime cannot load it, or would run it elsewhere.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what is an error is raised
+    # TF32, on by default, keeps 10 bits of a factor.
+    settings = {"use_tf32": "0"} if provider == _CUDA_PROVIDER else {}
+    with _translated():
+        session = onnxruntime.InferenceSession(
+            str(model_path), options, providers=[(provider, settings)]
+        )
+    if provider not in session.get_providers():  # it fell back to the CPU
+        raise CheckError(f"ONNX Runtime cannot run the exported graph by {provider}")
+    return session
 
 
 class GraphRunner:
     """A graph and its cache as plain arrays: every call passes the whole cache in and out."""
 
-    def __init__(
-        self,
-        model_path: Path,
-        config: GPT2Config,
-        *,
-        rows: int,
-        capacity: int,
-        provider: str = CPU_PROVIDER,
-    ) -> None:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4  # what is an error is raised
-        with _translated():
-            self._session = onnxruntime.InferenceSession(
-                str(model_path), options, providers=[provider]
-            )
-        self._names = [output.name for output in self._session.get_outputs()]
+    def __init__(self, session: Any, config: GPT2Config, *, rows: int, capacity: int) -> None:
+        self._session = session
+        self._names = [output.name for output in session.get_outputs()]
         shape = (rows, config.n_head, capacity, config.head_dim)
         self._cache = {
             f"past_key_values.{layer}.{part}": np.zeros(shape, np.float32)  # [B, H, M, D]
@@ -91,7 +106,47 @@ class GraphRunner:
         return logits
 
 
-@np.errstate(over="ignore", invalid="ignore")  # _compare tells what is not finite
+class Expectation:
+    """What the oracle says of one text at the asked positions."""
+
+    def __init__(
+        self, config: GPT2Config, weights: Weights, text: Sequence[int], asked: Sequence[int]
+    ) -> None:
+        self.text = text
+        self.asked = asked
+        self._model = (config, weights)
+        self._logits = self._compute(np.float32)  # [K, V]
+
+    def compare(self, found: Array, position: int, what: str) -> None:
+        """Hold logits [V] found at one of the asked positions against the oracle's.
+
+        Raises:
+            CheckError: if they differ by more than float32 can.
+        """
+        expected = self._logits[self.asked.index(position)]
+        if not np.isfinite(expected).all():
+            raise CheckError(f"the checkpoint's own logits are not finite at {what}")
+        difference = float(np.abs(found - expected).max())
+        allowed = TOLERANCE * max(1.0, float(np.abs(expected).max()))
+        if difference <= allowed:
+            return
+        allowed = max(allowed, NOISE_FACTOR * self._noise)
+        if not difference <= allowed:  # also when it is NaN
+            raise CheckError(
+                f"the exported graph is wrong at {what}: logits differ from the reference by "
+                f"{difference:.2g} where {allowed:.2g} is allowed"
+            )
+
+    @functools.cached_property
+    def _noise(self) -> float:
+        """By how much rounding to float32 moves the oracle's logits; costs a second forward."""
+        return float(np.abs(self._logits - self._compute(np.float64)).max())
+
+    def _compute(self, dtype: DTypeLike) -> Array:
+        return Reference(*self._model, dtype=dtype).logits(self.text, self.asked)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # compare tells what is not finite
 def check_short(
     model_path: Path, config: GPT2Config, weights: Weights, *, provider: str = CPU_PROVIDER
 ) -> None:
@@ -101,9 +156,9 @@ def check_short(
         CheckError: with the largest difference found.
     """
     longest = min(config.n_positions, 6)
-    texts = _texts(config, [longest, max(1, longest - 2)])
-    decoded = min(2, longest - 1)
-    _check_rows(model_path, config, weights, texts, decoded=decoded, provider=provider)
+    rows = _expect_rows(config, weights, [longest, max(1, longest - 2)])
+    session = open_session(model_path, provider)  # after the oracle: one of them in memory
+    _check_rows(session, config, rows, decoded=min(2, longest - 1))
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -122,66 +177,60 @@ def check_full(
     report("checking ragged rows")
     limit = config.n_positions
     lengths = sorted({1, min(2, limit), min(9, limit), min(33, limit)})
-    _check_rows(model_path, config, weights, _texts(config, lengths), decoded=min(8, limit))
-    report(f"checking all {limit} positions")
-    [text] = _texts(config, [limit])
+    rows = _expect_rows(config, weights, lengths)
+    [text] = _draw_texts(config, [limit])
     asked = sorted({0, 1 % limit, limit // 3, limit // 2, max(0, limit - 2), limit - 1})
-    expected = Reference(config, weights, dtype=np.float32).logits(text, asked)  # [K, V]
+    whole = Expectation(config, weights, text, asked)
+    session = open_session(model_path)
+    _check_rows(session, config, rows, decoded=min(8, limit))
+    report(f"checking all {limit} positions")
     for cuts in ([], [1], [limit // 3, limit // 2], [limit - 1], [limit - 2, limit - 1]):
         report(f"checking a prefill cut at {cuts}" if cuts else "checking a prefill in one piece")
-        runner = GraphRunner(model_path, config, rows=1, capacity=limit)
-        edges = [0, *sorted({c for c in cuts if 0 < c < limit}), limit]
-        for start, stop in itertools.pairwise(edges):
-            rows = [row for row, position in enumerate(asked) if start <= position < stop]
-            places = [asked[row] - start for row in rows]  # all S of them would be S·V numbers
-            found = runner.run([text[start:stop]], [start], asked=places)[0]  # [K, V]
-            for row, logits in zip(rows, found, strict=True):
-                _compare(logits, expected[row], f"position {asked[row]}")
+        _check_cut(session, config, whole, sorted({c for c in cuts if 0 < c < limit}))
 
 
 def _check_rows(
-    model_path: Path,
-    config: GPT2Config,
-    weights: Weights,
-    texts: Sequence[Sequence[int]],
-    *,
-    decoded: int,
-    provider: str = CPU_PROVIDER,
+    session: Any, config: GPT2Config, rows: Sequence[Expectation], *, decoded: int
 ) -> None:
     """Prefill each row by itself, then decode the last `decoded` tokens of all rows together."""
-    oracle = Reference(config, weights, dtype=np.float32)
-    expected = [oracle.logits(text, range(len(text))) for text in texts]  # [S, V] each
+    texts = [row.text for row in rows]
     capacity = -(-max(map(len, texts)) // _CAPACITY_STEP) * _CAPACITY_STEP
-    runner = GraphRunner(model_path, config, rows=len(texts), capacity=capacity, provider=provider)
+    runner = GraphRunner(session, config, rows=len(texts), capacity=capacity)
     starts = [max(0, len(text) - decoded) for text in texts]
-    for row, (text, start) in enumerate(zip(texts, starts, strict=True)):
+    for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
         if start:
-            found = runner.run([text[:start]], [0], first_row=row)[0]
-            _compare(found, expected[row][:start], f"prefill of row {row}")
+            found = runner.run([row.text[:start]], [0], first_row=number)[0]
+            for place in range(start):
+                row.compare(found[place], place, f"prefill of row {number}")
     for step in range(decoded):
         places = [min(start + step, len(t) - 1) for start, t in zip(starts, texts, strict=True)]
         ids = [[text[place]] for text, place in zip(texts, places, strict=True)]
         found = runner.run(ids, places)[:, 0]
-        wanted = np.stack([e[place] for e, place in zip(expected, places, strict=True)])
-        _compare(found, wanted, f"decode step {step}")
+        for number, (row, place) in enumerate(zip(rows, places, strict=True)):
+            row.compare(found[number], place, f"decode step {step} of row {number}")
 
 
-def _texts(config: GPT2Config, lengths: Sequence[int]) -> list[list[int]]:
+def _check_cut(session: Any, config: GPT2Config, whole: Expectation, cuts: Sequence[int]) -> None:
+    """Feed one text in the pieces between `cuts`."""
+    limit = len(whole.text)
+    runner = GraphRunner(session, config, rows=1, capacity=limit)
+    for start, stop in itertools.pairwise([0, *cuts, limit]):
+        positions = [position for position in whole.asked if start <= position < stop]
+        places = [position - start for position in positions]  # all of them would be S·V numbers
+        found = runner.run([whole.text[start:stop]], [start], asked=places)[0]  # [K, V]
+        for position, logits in zip(positions, found, strict=True):
+            whole.compare(logits, position, f"position {position}")
+
+
+def _expect_rows(config: GPT2Config, weights: Weights, lengths: Sequence[int]) -> list[Expectation]:
+    texts = _draw_texts(config, lengths)
+    return [Expectation(config, weights, text, range(len(text))) for text in texts]
+
+
+def _draw_texts(config: GPT2Config, lengths: Sequence[int]) -> list[list[int]]:
     """Return seeded ids spread over the whole vocabulary."""
     draw = np.random.Generator(np.random.Philox(0))
     return [draw.integers(0, config.vocab_size, length).tolist() for length in lengths]
-
-
-def _compare(found: Array, expected: Array, what: str) -> None:
-    if not np.isfinite(expected).all():
-        raise CheckError(f"the checkpoint's own logits are not finite at {what}")
-    difference = float(np.abs(found - expected).max())
-    largest = max(1.0, float(np.abs(expected).max()))
-    if not difference <= TOLERANCE * largest:  # also when it is NaN
-        raise CheckError(
-            f"the exported graph is wrong at {what}: logits differ from the reference by "
-            f"{difference:.2g} where {TOLERANCE * largest:.2g} is allowed"
-        )
 
 
 @contextmanager

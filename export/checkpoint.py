@@ -5,23 +5,46 @@ Names are the published ones without the `transformer.` prefix: `wte.weight`,
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
-import ml_dtypes  # noqa: F401  # gives numpy the name "bfloat16"; safetensors' numpy reader needs it
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
 from export.config import GPT2Config
 from export.errors import CheckpointError
+from export.safetensors_file import SafetensorsFile
+from export.sharded_file import ShardedFile
+from export.tensor_file import Shape, TensorFile, TensorFileError
+from export.torch_file import TorchFile
 
-Shape = tuple[int, ...]
 Array = NDArray[np.float32]
+FileType = Callable[[Path, BinaryIO], TensorFile]
 
-_DTYPES: Final = ("F32", "F16", "BF16")
+# What holds a checkpoint's weights: the first that is there counts, as in transformers. An index
+# names the files, of the type beside it, that the weights are spread over.
+_INDEX_SUFFIX: Final = ".index.json"
+WEIGHTS_FILES: Final[Mapping[str, FileType]] = {
+    "model.safetensors": SafetensorsFile,
+    f"model.safetensors{_INDEX_SUFFIX}": SafetensorsFile,
+    "pytorch_model.bin": TorchFile,
+    f"pytorch_model.bin{_INDEX_SUFFIX}": TorchFile,
+}
+# Weights of other programs, named only to say that they were seen.
+_OTHER_WEIGHTS: Final = (
+    "adapter_model.safetensors",
+    "adapter_model.bin",
+    "tf_model.h5",
+    "flax_model.msgpack",
+    "rust_model.ot",
+    "model.ckpt.index",
+)
+_LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
+
+_DTYPES: Final = ("F32", "F16", "BF16", "F64")
+_DTYPES_IN_WORDS: Final = f"{', '.join(_DTYPES[:-1])} or {_DTYPES[-1]}"
 # Causal-mask buffers of older checkpoints; the graph has its own mask.
 _MASK_BUFFER: Final = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
 
@@ -66,10 +89,10 @@ def expected_weights(config: GPT2Config) -> dict[str, Shape]:
 class Checkpoint:
     """The weights of one checkpoint folder; holds no array, reads each when asked."""
 
-    def __init__(self, path: Path, file: Any) -> None:
-        self._path = path
+    def __init__(self, folder: Path, file: TensorFile) -> None:
+        self._folder = folder
         self._file = file
-        names: list[str] = list(file.keys())
+        names = list(file.tensors)
         self._stored_names = {_normalise(name): name for name in names}
         self._twice = sorted(
             _normalise(name) for name in names if self._stored_names[_normalise(name)] != name
@@ -78,15 +101,20 @@ class Checkpoint:
     def read(self, name: str) -> Array:
         """Return one weight as float32, in its published shape.
 
+        Float64 is rounded; what float32 cannot hold becomes infinite.
+
         Raises:
-            CheckpointError: if the file ends before the weight does.
+            CheckpointError: if it is damaged, or the file ends before it does.
         """
         try:
-            stored = self._file.get_tensor(self._stored_names[name])
-        except SafetensorError as error:
-            raise CheckpointError(self._path.parent, [f"{name} cannot be read: {error}"]) from error
-        array: Array = np.ascontiguousarray(stored, dtype=np.float32)
-        return array
+            stored = self._file.read(self._stored_names[name])
+        except TensorFileError as error:
+            raise CheckpointError(self._folder, [f"{name} cannot be read: {error}"]) from error
+        except OSError as error:
+            fault = f"{name} cannot be read: {error.strerror}"
+            raise CheckpointError(self._folder, [fault]) from error
+        with np.errstate(over="ignore"):
+            return stored.astype(np.float32, copy=False)
 
     def find_faults(self, config: GPT2Config) -> list[str]:
         """Return every reason why these weights are not those of `config`; reads all of them."""
@@ -107,16 +135,22 @@ class Checkpoint:
         return faults
 
     def _find_tensor_faults(self, name: str, shape: Shape) -> list[str]:
-        stored = self._file.get_slice(self._stored_names[name])
-        dtype, found = stored.get_dtype(), tuple(stored.get_shape())
+        stored = self._file.tensors[self._stored_names[name]]
         faults = []
-        if dtype not in _DTYPES:
-            faults.append(f"{name}: expected dtype F32, F16 or BF16, found {dtype}")
-        if found != shape:
-            faults.append(f"{name}: expected shape {list(shape)}, found {list(found)}")
-        if not faults and not np.isfinite(self.read(name)).all():
-            faults.append(f"{name} holds NaN or infinity")
-        return faults
+        if stored.dtype not in _DTYPES:
+            faults.append(f"{name}: expected dtype {_DTYPES_IN_WORDS}, found {stored.dtype}")
+        if stored.shape != shape:
+            faults.append(f"{name}: expected shape {list(shape)}, found {list(stored.shape)}")
+        if faults:
+            return faults
+        try:
+            values = self.read(name)
+        except CheckpointError as error:
+            return list(error.faults)
+        if np.isfinite(values).all():
+            return []
+        beyond = " (or numbers that float32 cannot hold)" if stored.dtype == "F64" else ""
+        return [f"{name} holds NaN or infinity{beyond}"]
 
     def _find_head_faults(self, config: GPT2Config) -> list[str]:
         """Guard against a head of its own in a file whose config says that there is none."""
@@ -132,20 +166,46 @@ class Checkpoint:
 
 @contextmanager
 def open_checkpoint(folder: Path) -> Iterator[Checkpoint]:
-    """Open the weights of a checkpoint folder.
+    """Open the weights of a checkpoint folder: the first of the kinds in `WEIGHTS_FILES`.
 
     Raises:
-        CheckpointError: if there is no readable `model.safetensors`.
+        CheckpointError: if there are none, or they cannot be read.
     """
-    path = folder / "model.safetensors"
-    if not path.is_file():
-        raise CheckpointError(folder, ["model.safetensors is missing"])
+    with ExitStack() as opened:
+        for name, file_type in WEIGHTS_FILES.items():
+            if (folder / name).is_file():
+                yield Checkpoint(folder, _open_weights(folder / name, file_type, opened))
+                return
+        raise CheckpointError(folder, [_describe_missing(folder)])
+
+
+def _open_weights(path: Path, file_type: FileType, opened: ExitStack) -> TensorFile:
+    if path.name.endswith(_INDEX_SUFFIX):
+        return ShardedFile(path, lambda shard: _open_file(shard, file_type, opened))
+    return _open_file(path, file_type, opened)
+
+
+def _open_file(path: Path, file_type: FileType, opened: ExitStack) -> TensorFile:
+    """Open one file of tensors; the stack closes it."""
     try:
-        file = safe_open(path, framework="numpy")
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(folder, [f"model.safetensors cannot be read: {error}"]) from error
-    with file:
-        yield Checkpoint(path, file)
+        file = opened.enter_context(path.open("rb"))
+        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+            raise TensorFileError("it is a Git LFS pointer to the weights; run `git lfs pull`")
+        file.seek(0)
+        return file_type(path, file)
+    except FileNotFoundError as error:
+        raise CheckpointError(path.parent, [f"{path.name} is missing"]) from error
+    except TensorFileError as error:
+        raise CheckpointError(path.parent, [f"{path.name} cannot be read: {error}"]) from error
+    except OSError as error:
+        fault = f"{path.name} cannot be read: {error.strerror}"
+        raise CheckpointError(path.parent, [fault]) from error
+
+
+def _describe_missing(folder: Path) -> str:
+    missing = "model.safetensors is missing, and so is pytorch_model.bin"
+    others = [name for name in _OTHER_WEIGHTS if (folder / name).is_file()]
+    return f"{missing}; {others[0]} cannot be converted" if others else missing
 
 
 class ArrayWeights:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from export.errors import CheckpointError
+from export.json_file import read_object
 
 # Hugging Face's ACT2FN name -> the formula that export/graph.py and export/reference.py implement.
 ACTIVATIONS: Final[Mapping[str, str]] = {
@@ -88,12 +89,7 @@ def read_config(folder: Path) -> GPT2Config:
     Raises:
         CheckpointError: naming every field that is missing, out of range or not implemented.
     """
-    faults: list[str] = []
-    raw = _read_object(folder / "config.json", faults)
-    generation_file = folder / "generation_config.json"
-    generation = _read_object(generation_file, faults) if generation_file.exists() else {}
-    if faults:
-        raise CheckpointError(folder, faults)
+    raw, generation = _read_files(folder)
     fields = _Fields(raw)
     _refuse_unimplemented(raw, fields.faults)
     config = _parse(fields, generation)
@@ -143,18 +139,24 @@ class _Fields:
         return ACTIVATIONS.get(str(value), "")
 
     def token_ids(self, name: str, vocab_size: int, *sources: Mapping[str, Any]) -> tuple[int, ...]:
-        """Return the ids of the first source that names any; empty if none does.
+        """Return the ids of the first source that names any of the vocabulary; empty if none does.
 
-        A `vocab_size` of 0, one that was reported as a fault, does not bound them.
+        Ids outside the vocabulary are passed over, not refused: transformers writes GPT2Config's
+        50256 into every config that was not told otherwise, however small the vocabulary, and some
+        write -1 for "none". The model never draws them, so they can end nothing. A `vocab_size` of
+        0, one that was reported as a fault, bounds nothing.
         """
-        value: Any = next((s[name] for s in sources if s.get(name) is not None), [])
-        ids = value if isinstance(value, list) else [value]
-        for token_id in ids:
-            is_id = isinstance(token_id, int) and not isinstance(token_id, bool)
-            if not is_id or not 0 <= token_id < (vocab_size or _LARGEST_SIZE):
-                self._expected(name, f"token ids below vocab_size {vocab_size}", token_id)
-                return ()
-        return tuple(ids)
+        for source in sources:
+            value: Any = source.get(name)
+            named = value if isinstance(value, list) else [] if value is None else [value]
+            for token_id in named:
+                if isinstance(token_id, bool) or not isinstance(token_id, int):
+                    self._expected(name, "token ids", token_id)
+                    return ()
+            ids = tuple(i for i in named if 0 <= i < (vocab_size or _LARGEST_SIZE))
+            if ids:
+                return ids
+        return ()
 
     def _expected(self, name: str, what: str, found: object) -> None:
         shown = "nothing" if found is None else json.dumps(found)
@@ -195,19 +197,38 @@ def _refuse_unimplemented(raw: Mapping[str, Any], faults: list[str]) -> None:
     for name, harmless in _REFUSED.items():
         if raw.get(name) not in (None, harmless):
             faults.append(f"config field {name} is {json.dumps(raw[name])[:80]}: not implemented")
+    _refuse_own_code(raw.get("auto_map"), faults)
 
 
-def _read_object(path: Path, faults: list[str]) -> Mapping[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        faults.append(f"{path.name} is missing")
-    except OSError as error:
-        faults.append(f"{path.name} cannot be read: {error.strerror}")
-    except (ValueError, RecursionError) as error:
-        faults.append(f"{path.name} is not JSON: {error}")
-    else:
-        if isinstance(value, dict):
-            return value
-        faults.append(f"{path.name} holds no JSON object")
-    return {}
+def _refuse_own_code(auto_map: object, faults: list[str]) -> None:
+    """Refuse a checkpoint that brings a model class of its own, whatever it calls itself.
+
+    Such a class exists because it computes something else (bigcode/santacoder: multi-query
+    attention under model_type gpt2). transformers, not told to trust it, falls back to its own
+    GPT2LMHeadModel; the text is then wrong without a word. A tokenizer's class changes no logit.
+    """
+    if auto_map is not None and not isinstance(auto_map, dict):
+        shown = json.dumps(auto_map)[:80]
+        faults.append(f"config field auto_map: expected an object, found {shown}")
+        return
+    for name, code in (auto_map or {}).items():
+        if name.startswith(("AutoModel", "AutoConfig")):
+            faults.append(
+                f"config field auto_map names code of its own, {json.dumps(code)[:80]} as {name}: "
+                "not implemented; if that computes what GPT-2 does, remove the field"
+            )
+
+
+def _read_files(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return what config.json and generation_config.json hold; the second may be missing."""
+    found: dict[str, Mapping[str, Any]] = {}
+    faults: list[str] = []
+    for name in ("config.json", "generation_config.json"):
+        if name == "config.json" or (folder / name).exists():
+            try:
+                found[name] = read_object(folder / name)
+            except CheckpointError as error:
+                faults += error.faults
+    if faults:
+        raise CheckpointError(folder, faults)
+    return found["config.json"], found.get("generation_config.json", {})

@@ -66,16 +66,16 @@ def convert(
     """
     _refuse_taken(out, force=force)
     report("reading the checkpoint")
-    config = _read_valid_config(source)
-    facts = gather_facts(read_tokenizer(source), config)
+    config, facts = _read_valid(source)
     with open_checkpoint(source) as weights, _written_whole(out, force=force) as folder:
         report("writing the graph and the weights")
         _write_model(folder, config, weights)
         _copy_descriptions(source, folder)
         report("checking the graph against the NumPy reference")
-        check_short(folder / MODEL_FILE, config, weights)
         if full_check:
             check_full(folder / MODEL_FILE, config, weights, report=report)
+        else:
+            check_short(folder / MODEL_FILE, config, weights)
         manifest = _describe(folder, config, facts, precision)
         manifest["source"] = origin if origin is not None else describe_local(source)
         _write_json(folder / MANIFEST_FILE, manifest)
@@ -91,36 +91,35 @@ def describe_local(source: Path) -> dict[str, Any]:
     }
 
 
-def _read_valid_config(source: Path) -> GPT2Config:
+def _read_valid(source: Path) -> tuple[GPT2Config, TokenizerFacts]:
     """Validate config, tokenizer and weights, and report the faults of all three at once."""
-    try:
-        config, faults = _gather_faults(source)
-    except OSError as error:  # a folder that may not be entered, a name that is too long
-        raise CheckpointError(source, [f"cannot be read: {error.strerror}"]) from error
-    if faults or config is None:
-        raise CheckpointError(source, faults)
-    return config
-
-
-def _gather_faults(source: Path) -> tuple[GPT2Config | None, list[str]]:
-    if not source.is_dir():
-        return None, ["is not a folder; expected a GPT-2 checkpoint folder"]
     faults: list[str] = []
-    config = None
+    config, facts = None, None
     try:
+        if not source.is_dir():
+            raise CheckpointError(source, ["is not a folder; expected a GPT-2 checkpoint folder"])
+    except OSError as error:  # a name that is too long, before Python 3.14
+        raise CheckpointError(source, [f"cannot be read: {error.strerror}"]) from error
+    with _gathering(faults):
         config = read_config(source)
-    except CheckpointError as error:
-        faults += error.faults
+    with _gathering(faults), open_checkpoint(source) as weights:
+        faults += weights.find_faults(config) if config else []
+    with _gathering(faults):
+        tokenizer = read_tokenizer(source)
+        facts = gather_facts(source, tokenizer, config) if config else None
+    if faults or config is None or facts is None:
+        raise CheckpointError(source, faults)
+    return config, facts
+
+
+@contextmanager
+def _gathering(faults: list[str]) -> Iterator[None]:
     try:
-        with open_checkpoint(source) as weights:
-            faults += weights.find_faults(config) if config else []
+        yield
     except CheckpointError as error:
         faults += error.faults
-    try:
-        read_tokenizer(source)
-    except CheckpointError as error:
-        faults += error.faults
-    return config, faults
+    except OSError as error:  # a folder that may not be entered
+        faults.append(f"cannot be read: {error.strerror}")
 
 
 def _write_model(folder: Path, config: GPT2Config, weights: Checkpoint) -> None:

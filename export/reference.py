@@ -91,8 +91,10 @@ class Reference:
         heads, head_dim = self._config.n_head, self._config.head_dim
         packed = self._linear(x, f"h.{layer}.attn.c_attn")  # [S, 3E]
         q, k, v = packed.reshape(len(x), 3, heads, head_dim).transpose(1, 2, 0, 3)  # [H, S, D] each
-        mixed = attention(q, k, v, self._config.attention_scale(layer))  # [H, S, D]
-        return self._linear(mixed.transpose(1, 0, 2).reshape(x.shape), f"h.{layer}.attn.c_proj")
+        scale = self._config.attention_scale(layer)
+        # Head by head: the scores of all of them, [H, S, S], would be most of the memory.
+        mixed = [attention(q[[h]], k[[h]], v[[h]], scale)[0] for h in range(heads)]  # [S, D] each
+        return self._linear(np.concatenate(mixed, axis=-1), f"h.{layer}.attn.c_proj")
 
     def _mlp(self, x: Array, layer: int) -> Array:
         inner = _ACTIVATIONS[self._config.activation](self._linear(x, f"h.{layer}.mlp.c_fc"))

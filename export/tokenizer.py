@@ -1,16 +1,32 @@
 """Reads a checkpoint's tokenizer, checks that it is byte-level BPE, and writes `tokenizer.json`."""
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from export.config import GPT2Config
 from export.errors import CheckpointError
+from export.json_file import read_object
 
 END_OF_TEXT: Final = "<|endoftext|>"
+
+_TOKENIZER_FILE: Final = "tokenizer.json"
+_VOCABULARY_FILES: Final = ("vocab.json", "merges.txt")
+_NEEDED: Final = "expected byte-level BPE as GPT-2's"
+# Files of other kinds of tokenizer, where there is no tokenizer.json.
+_OTHER_KINDS: Final[Mapping[str, str]] = {
+    "vocab.txt": "WordPiece",
+    "spiece.model": "SentencePiece",
+    "sentencepiece.bpe.model": "SentencePiece",
+    "spm.model": "SentencePiece",
+    "tokenizer.model": "SentencePiece",
+}
+# What says which token ends a text, where no file names its id and there is no <|endoftext|>.
+_SPECIAL_TOKEN_FILES: Final = ("tokenizer_config.json", "special_tokens_map.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +46,11 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         CheckpointError: if there is none, it is damaged, or it is not byte-level BPE.
     """
     try:
-        if (folder / "tokenizer.json").is_file():
-            return _read_tokenizer_json(folder / "tokenizer.json")
-        missing = [n for n in ("vocab.json", "merges.txt") if not (folder / n).is_file()]
-        if missing:
-            listed = " and ".join(missing)
-            raise CheckpointError(folder, [f"tokenizer.json is missing, and so is {listed}"])
+        if (folder / _TOKENIZER_FILE).is_file():
+            _refuse_other_kinds(folder, read_object(folder / _TOKENIZER_FILE))
+            return Tokenizer.from_file(str(folder / _TOKENIZER_FILE))
+        if not all((folder / name).is_file() for name in _VOCABULARY_FILES):
+            raise CheckpointError(folder, [_describe_missing(folder)])
         return _read_vocabulary(folder)
     except CheckpointError:
         raise
@@ -43,14 +58,20 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         raise CheckpointError(folder, [f"the tokenizer cannot be read: {error}"]) from error
 
 
-def gather_facts(tokenizer: Tokenizer, config: GPT2Config) -> TokenizerFacts:
-    """Relate the tokenizer's ids to the model's."""
+def gather_facts(folder: Path, tokenizer: Tokenizer, config: GPT2Config) -> TokenizerFacts:
+    """Relate the tokenizer's ids to the model's.
+
+    Raises:
+        CheckpointError: if a file is damaged that is needed to find BOS or EOS.
+    """
     known = set(tokenizer.get_vocab(with_added_tokens=True).values())
-    end_of_text = tokenizer.token_to_id(END_OF_TEXT)
-    if end_of_text is not None and end_of_text >= config.vocab_size:
-        end_of_text = None
-    bos = end_of_text if config.bos_token_id is None else config.bos_token_id
-    eos = config.eos_token_ids or (() if end_of_text is None else (end_of_text,))
+    bos = config.bos_token_id
+    if bos is None:
+        bos = _find_special(folder, "bos_token", tokenizer, config)
+    eos = config.eos_token_ids
+    if not eos:
+        found = _find_special(folder, "eos_token", tokenizer, config)
+        eos = () if found is None else (found,)
     return TokenizerFacts(
         vocab_size=len(known),
         missing_ids=tuple(i for i in range(config.vocab_size) if i not in known),
@@ -59,32 +80,88 @@ def gather_facts(tokenizer: Tokenizer, config: GPT2Config) -> TokenizerFacts:
     )
 
 
-def _read_tokenizer_json(path: Path) -> Tokenizer:
-    text = path.read_text(encoding="utf-8")
-    _refuse_other_kinds(path.parent, json.loads(text))
-    return Tokenizer.from_str(text)
+def _find_special(folder: Path, field: str, tokenizer: Tokenizer, config: GPT2Config) -> int | None:
+    """Return the id of `<|endoftext|>`, else of the token that `field` of a file names."""
+    for token in _name_special(folder, field):
+        token_id: int | None = tokenizer.token_to_id(token)
+        if token_id is not None and token_id < config.vocab_size:
+            return token_id
+    return None
 
 
-def _refuse_other_kinds(folder: Path, raw: object) -> None:
-    model = _type_of_part(raw, "model")
-    if model not in ("BPE", None):  # None: older files do not say; BPE is what then fits or not
-        fault = f"the tokenizer is {model}, expected byte-level BPE as GPT-2's"
+def _name_special(folder: Path, field: str) -> Iterator[str]:
+    """Give the tokens to try; a file is opened only when its turn comes."""
+    yield END_OF_TEXT
+    for name in _SPECIAL_TOKEN_FILES:
+        if (folder / name).is_file():
+            token = read_object(folder / name).get(field)
+            content = token.get("content") if isinstance(token, dict) else token
+            if isinstance(content, str):
+                yield content
+
+
+def _describe_missing(folder: Path) -> str:
+    for name, kind in _OTHER_KINDS.items():
+        if (folder / name).is_file():
+            files = f"{_TOKENIZER_FILE}, or {' and '.join(_VOCABULARY_FILES)}"
+            return f"the tokenizer is {kind} ({name}), {_NEEDED}: {files}"
+    missing = [name for name in _VOCABULARY_FILES if not (folder / name).is_file()]
+    fault = f"{_TOKENIZER_FILE} is missing, and so is {' and '.join(missing)}"
+    return f"{fault}; vocab.json alone is a list of tokens" if missing == ["merges.txt"] else fault
+
+
+def _refuse_other_kinds(folder: Path, raw: Mapping[str, Any]) -> None:
+    model, decoder = raw.get("model"), raw.get("decoder")
+    kind = _type_of(model)
+    if kind not in ("BPE", None):  # None: older files do not say; BPE is what then fits or not
+        raise CheckpointError(folder, [f"the tokenizer is {kind}, {_NEEDED}"])
+    if _type_of(decoder) != "ByteLevel":
+        fault = f"the tokenizer's decoder is {_type_of(decoder)}, expected ByteLevel as GPT-2's"
         raise CheckpointError(folder, [fault])
-    decoder = _type_of_part(raw, "decoder")
-    if decoder != "ByteLevel":
-        fault = f"the tokenizer's decoder is {decoder}, expected ByteLevel as GPT-2's"
+    steps = [*_list_steps(raw.get("normalizer")), *_list_steps(raw.get("pre_tokenizer"))]
+    if "ByteLevel" not in steps:
+        fault = f"the tokenizer splits text by {' and '.join(steps) or 'nothing'}, {_NEEDED}"
+        raise CheckpointError(folder, [fault])
+    merges = model.get("merges") if isinstance(model, dict) else None
+    _refuse_characters(folder, merges if isinstance(merges, list) else [])
+
+
+def _refuse_characters(folder: Path, merges: Iterable[str | list[str]]) -> None:
+    """Refuse merges of what stands for no byte: BPE over characters, whatever else the file says.
+
+    Merges are the test, not the vocabulary: that may hold special tokens of any characters.
+    """
+    merged: set[str] = set()
+    for merge in merges:
+        merged.update(merge if isinstance(merge, str) else "".join(merge))
+    others = merged - {*pre_tokenizers.ByteLevel.alphabet(), " "}
+    if others:
+        fault = f"the tokenizer merges characters, such as {min(others)!r}, not bytes; {_NEEDED}"
         raise CheckpointError(folder, [fault])
 
 
-def _type_of_part(raw: object, part: str) -> object:
-    value = raw.get(part) if isinstance(raw, dict) else None
-    return value.get("type") if isinstance(value, dict) else None
+def _type_of(part: object) -> str | None:
+    kind = part.get("type") if isinstance(part, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+def _list_steps(part: object) -> list[str]:
+    """Return the types in a normalizer or pre-tokenizer, those in a sequence one by one."""
+    kind = _type_of(part)
+    if not isinstance(part, dict) or kind is None:
+        return []
+    steps = part.get("normalizers", part.get("pretokenizers")) if kind == "Sequence" else None
+    if not isinstance(steps, list):
+        return [kind]
+    return [_type_of(step) or "" for step in steps]
 
 
 def _read_vocabulary(folder: Path) -> Tokenizer:
     """Build the tokenizer that openai/gpt-2 `src/encoder.py` describes."""
-    bpe = models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
-    tokenizer = Tokenizer(bpe)
+    vocabulary, merges = (str(folder / name) for name in _VOCABULARY_FILES)
+    tokenizer = Tokenizer(models.BPE.from_file(vocabulary, merges))
+    lines = Path(merges).read_text(encoding="utf-8").split("\n")
+    _refuse_characters(folder, [line for line in lines if not line.startswith("#version")])
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     if tokenizer.token_to_id(END_OF_TEXT) is not None:

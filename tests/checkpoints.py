@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
-CheckpointDtype: TypeAlias = Literal["float32", "float16", "bfloat16"]
+CheckpointDtype: TypeAlias = Literal["float32", "float16", "bfloat16", "float64"]
 TokenizerKind: TypeAlias = Literal["bytes", "ascii", "filled", "gpt2"]
 
 END_OF_TEXT: Final = "<|endoftext|>"
@@ -141,7 +141,8 @@ def write_safetensors(
     Written by hand because `safetensors.numpy` has no bfloat16. Format:
     https://github.com/huggingface/safetensors#format
     """
-    label = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}[dtype]
+    labels = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
+    label = labels[dtype]
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     chunks, end = [], 0
     for name, tensor in tensors.items():
@@ -157,7 +158,7 @@ def _encode_tensor(tensor: FloatArray, dtype: CheckpointDtype) -> bytes:
     if dtype == "bfloat16":  # the upper half of a float32, rounded to nearest even
         bits = tensor.view(np.uint32)
         return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()
-    return tensor.astype("<f4" if dtype == "float32" else "<f2").tobytes()
+    return tensor.astype({"float32": "<f4", "float16": "<f2", "float64": "<f8"}[dtype]).tobytes()
 
 
 def write_checkpoint(

@@ -4,29 +4,29 @@ from gpt2cli.batch.items import BatchItem, ItemDefaults, ItemParser, ItemSource
 from gpt2cli.batch.journal import (
     Journal,
     JournalHeader,
+    journal_path,
     read_header,
-    refuse_difference,
     resume_output,
     start_output,
 )
-from gpt2cli.batch.output import format_completions, format_records
+from gpt2cli.batch.output import format_as_record, format_as_text
 from gpt2cli.batch.reader import InputReader
-from gpt2cli.batch.run import BatchRun, Group
+from gpt2cli.batch.run import BatchRun, Result
 
 __all__ = [
     "BatchItem",
     "BatchRun",
-    "Group",
     "InputReader",
     "ItemDefaults",
     "ItemParser",
     "ItemSource",
     "Journal",
     "JournalHeader",
-    "format_completions",
-    "format_records",
+    "Result",
+    "format_as_record",
+    "format_as_text",
+    "journal_path",
     "read_header",
-    "refuse_difference",
     "resume_output",
     "start_output",
 ]

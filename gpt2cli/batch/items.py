@@ -1,29 +1,18 @@
 """One input record → one request, or the reason why there is none."""
 
 import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Final, NoReturn
+from dataclasses import dataclass
+from typing import Any
 
+from gpt2cli.batch.fields import read_id, read_object, read_options, read_prompt
 from gpt2cli.batch.reader import InputReader
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError
-from gpt2cli.generation import (
-    GenerationConfig,
-    Overflow,
-    PreparedRequest,
-    Request,
-    prepare,
-    seed_of,
-)
+from gpt2cli.generation import GenerationConfig, PreparedRequest, Request, prepare, seed_of
 from gpt2cli.model_folder import ModelShape
 from gpt2cli.sampling import SamplingConfig
-from gpt2cli.settings import check_types, settle
+from gpt2cli.settings import settle
 from gpt2cli.tokenizer import Tokenizer
-
-_OWN_KEYS: Final = ("prompt", "id")
-_REQUEST_KEYS: Final = ("seed", "samples", "allow_special")
-_SHORTCUTS: Final = ("greedy",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +28,7 @@ class ItemDefaults:
 
 @dataclass(frozen=True, slots=True)
 class BatchItem:
-    """One input record: either `prepared` or `error`."""
+    """One input record: either `prepared`, or an `error`, which is its one result."""
 
     index: int
     digest: str  # of the record's bytes
@@ -68,25 +57,27 @@ class ItemParser:
     def parse(self, record: bytes | PromptError, index: int) -> BatchItem:
         """Return the item of a record; whatever is wrong with it becomes its error."""
         if isinstance(record, PromptError):
-            return BatchItem(index, "", error=str(record))
-        digest = hashlib.sha256(record).hexdigest()[:16]
-        identity = prompt = None
+            return BatchItem(index, _digest(str(record).encode()), error=str(record))
+        identity = prompt = prepared = error = None
         try:
-            fields_given = self._read_fields(record)
-            identity = fields_given.get("id")
-            prompt = _read_prompt(fields_given)
-            request = self._build(prompt, fields_given, index)
-            prepared = prepare(request, self._tokenizer, self._shape)
-        except Gpt2Error as error:
-            return BatchItem(index, digest, identity, prompt, error=str(error).removeprefix("--"))
-        return BatchItem(index, digest, identity, prompt, prepared)
+            fields = self._read_fields(record, index)
+            identity = read_id(fields)
+            prompt = read_prompt(fields)
+            prepared = prepare(self._build(prompt, fields, index), self._tokenizer, self._shape)
+        except Gpt2Error as failure:
+            error = _explain(failure)
+        except RecursionError:
+            error = "the record is nested too deeply"
+        return BatchItem(index, _digest(record), identity, prompt, prepared, error)
 
-    def _read_fields(self, record: bytes) -> Mapping[str, Any]:
+    def _read_fields(self, record: bytes, index: int) -> Mapping[str, Any]:
+        # A byte order mark may begin a file: it is no part of the first prompt.
+        encoding = "utf-8-sig" if index == 0 else "utf-8"
         try:
-            text = record.decode()
+            text = record.decode(encoding)
         except UnicodeDecodeError as error:
             raise PromptError(f"the record is not valid UTF-8 (byte {error.start})") from error
-        return _read_object(text) if self._jsonl else {"prompt": text}
+        return read_object(text) if self._jsonl else {"prompt": text}
 
     def _build(self, prompt: str, record: Mapping[str, Any], index: int) -> Request:
         """Build the request: the record's values, else the command line's, else the model's.
@@ -94,22 +85,16 @@ class ItemParser:
         Raises:
             UsageError: naming the option that is unknown or out of range.
         """
-        known = {*_OWN_KEYS, *_REQUEST_KEYS, *_SHORTCUTS}
-        known |= {f.name for kind in (SamplingConfig, GenerationConfig) for f in fields(kind)}
-        unknown = [name for name in record if name not in known]
-        if unknown:
-            raise UsageError(
-                f"unknown option {', '.join(unknown)}; known are {', '.join(sorted(known))}"
-            )
-        own = _convert({k: v for k, v in record.items() if v is not None})
+        own = read_options(record)
         given = {**self._defaults.given, **own}
+        if self._defaults.given.get("greedy") and not given["greedy"]:
+            given["temperature"] = own.get("temperature")  # --greedy gave the other
         generation_config = self._defaults.generation_config
-        seed = own.get("seed", seed_of(self._defaults.run_seed, index))
         return Request(
             prompt=prompt,
             sampling=settle(SamplingConfig, given, generation_config).config,
             generation=settle(GenerationConfig, given, generation_config).config,
-            seed=seed,
+            seed=own.get("seed", seed_of(self._defaults.run_seed, index)),
             samples=own.get("samples", self._defaults.samples),
             index=index,
             allow_special=own.get("allow_special", self._defaults.allow_special),
@@ -159,47 +144,13 @@ class ItemSource:
         self._given_back = item
 
 
-def _read_object(text: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise PromptError(f"the record is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise PromptError('the record is no JSON object; expected {"prompt": …}')
-    return value
+def _digest(record: bytes) -> str:
+    return hashlib.sha256(record).hexdigest()[:16]
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _read_prompt(record: Mapping[str, Any]) -> str:
-    prompt = record.get("prompt")
-    if not isinstance(prompt, str):
-        raise PromptError('the record has no prompt; expected "prompt" with a text')
-    return prompt
-
-
-def _convert(own: dict[str, Any]) -> dict[str, Any]:
-    """Check the types of a record's options and give them those of the configurations.
-
-    Raises:
-        UsageError: naming the option and what was found.
-    """
-    greedy = own.pop("greedy", False)
-    if not isinstance(greedy, bool):
-        raise UsageError("greedy: expected true or false")
-    if greedy:
-        own["temperature"] = 0.0
-    for kind in (SamplingConfig, GenerationConfig, Request):
-        check_types(kind, own)
-    if "stop" in own:
-        stop = [own["stop"]] if isinstance(own["stop"], str) else own["stop"]
-        if not isinstance(stop, list) or not all(isinstance(text, str) for text in stop):
-            raise UsageError("stop: expected a text or a list of texts")
-        own["stop"] = tuple(stop)
-    if "overflow" in own:
-        if own["overflow"] not in list(Overflow):
-            raise UsageError(f"overflow: expected one of {', '.join(Overflow)}")
-        own["overflow"] = Overflow(own["overflow"])
-    return own
+def _explain(error: Gpt2Error) -> str:
+    """Return an error's text, with the option that it begins with under its name in records."""
+    option, colon, rest = str(error).partition(":")
+    if isinstance(error, UsageError) and option.startswith("--"):
+        option = option.removeprefix("--").replace("-", "_")
+    return f"{option}{colon}{rest}"

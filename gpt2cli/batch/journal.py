@@ -8,14 +8,17 @@ cut off and made again.
 
 import json
 import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Final, Self
 
 from gpt2cli.batch.items import ItemSource
 from gpt2cli.errors import OutputError, UsageError
 
-_SUFFIX = ".resume.json"
+_SUFFIX: Final = ".resume.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class JournalHeader:
     model: str
     revision: str | None
     source: dict[str, Any]  # what identifies a model that has no revision
+    generation_config: dict[str, Any]  # settings that are the model's own
     precision: str
     device: str
     versions: dict[str, str]
@@ -35,25 +39,30 @@ class JournalHeader:
 class Journal:
     """The two files of a run that can be resumed, open for writing at their ends."""
 
-    def __init__(self, output: BinaryIO, journal: BinaryIO, done: int) -> None:
+    def __init__(
+        self, output: BinaryIO, journal: BinaryIO, *, done: int = 0, errors: int = 0
+    ) -> None:
+        """`done` input records, of which `errors` are errors, have their results in the output."""
         self._output = output
         self._journal = journal
-        self.done = done  # input records whose results are in the output
+        self.done = done
+        self.errors = errors
 
-    def write(self, digest: str, results: bytes) -> None:
-        """Append the results of one input record.
+    def begin(self, digest: str) -> None:
+        """Take note that the results of the next input record follow.
+
+        Raises:
+            OutputError: if it cannot be written; what was written before can be resumed.
+        """
+        _write_all(self._journal, f"{json.dumps(digest)}\n".encode())
+
+    def write(self, results: bytes) -> None:
+        """Append results of the record that has begun.
 
         Raises:
             OutputError: if they cannot be written; what was written before can be resumed.
         """
-        try:
-            self._journal.write(f"{json.dumps(digest)}\n".encode())
-            self._output.write(results)
-        except OSError as error:
-            raise OutputError(
-                f"cannot write the result: {error.strerror}; --resume goes on from here"
-            ) from error
-        self.done += 1
+        _write_all(self._output, results)
 
     def is_abandoned(self) -> bool:
         """Tell whether nobody reads any more: a file is never abandoned."""
@@ -72,23 +81,8 @@ def journal_path(output: Path) -> Path:
     return output.with_name(output.name + _SUFFIX)
 
 
-def start_output(output: Path, header: JournalHeader) -> Journal:
-    """Begin a new run: its journal first, which disowns what an older run left in `output`.
-
-    Raises:
-        OutputError: if they cannot be written.
-    """
-    path = journal_path(output)
-    try:
-        journal = path.open("wb", buffering=0)
-        journal.write(f"{json.dumps(asdict(header))}\n".encode())
-        return Journal(output.open("wb", buffering=0), journal, 0)
-    except OSError as error:
-        raise OutputError(f"cannot write {error.filename or output}: {error.strerror}") from error
-
-
-def read_header(output: Path) -> JournalHeader | None:
-    """Return what the run of `output` was; None if none was begun.
+def read_header(output: Path) -> Mapping[str, Any] | None:
+    """Return what the run of `output` was, as JournalHeader says it; None if none was begun.
 
     Raises:
         OutputError: if the journal is damaged.
@@ -96,79 +90,166 @@ def read_header(output: Path) -> JournalHeader | None:
     path = journal_path(output)
     try:
         with path.open("rb") as file:
-            line = file.readline()
+            return _parse_header(file.readline(), path)
     except FileNotFoundError:
         if output.exists():
             raise OutputError(f"{output} has no {path.name} beside it to resume from") from None
         return None
     except OSError as error:
         raise OutputError(f"cannot read {path}: {error.strerror}") from error
-    if not line.endswith(b"\n"):  # killed while the first line was written: nothing was done
-        return None
-    try:
-        return JournalHeader(**json.loads(line))
-    except (ValueError, TypeError) as error:
-        raise OutputError(f"{path} is damaged: {error}; remove it and {output.name}") from error
 
 
-def refuse_difference(before: JournalHeader, now: JournalHeader) -> None:
-    """Refuse to resume a run that was another one.
+def start_output(output: Path, header: JournalHeader) -> Journal:
+    """Begin a new run: its journal first, which disowns what an older run left in `output`.
 
     Raises:
-        UsageError: naming what differs, with both values.
+        OutputError: if they cannot be written, or another process is writing them.
     """
-    flat_before, flat_now = _flatten(before), _flatten(now)
-    for name, value in flat_now.items():
-        if flat_before.get(name) != value:
-            raise UsageError(
-                f"--resume: the run was begun with {name} {flat_before.get(name)!r}, now it is "
-                f"{value!r}; give the same, or begin anew without --resume"
-            )
+    with _opened(output) as (results, journal):
+        journal.truncate(0)
+        _write_all(journal, f"{json.dumps(asdict(header))}\n".encode())
+        results.truncate(0)
+        return Journal(results, journal)
 
 
-def resume_output(output: Path, items: ItemSource) -> Journal:
+def resume_output(output: Path, header: JournalHeader, items: ItemSource) -> Journal:
     """Go on with a run: match what was done with the input, and cut off what is incomplete.
 
     Takes the records that are done from `items`.
 
     Raises:
-        OutputError: if the input is not the one that was read before.
+        UsageError: if the run was another one.
+        OutputError: if the input is not the one that was read before, or another process writes.
     """
     path = journal_path(output)
+    with _opened(output) as (results, journal):
+        with path.open("rb") as done_journal, output.open("rb") as done_results:
+            before = _parse_header(done_journal.readline(), path)
+            if before is None:
+                raise OutputError(f"{path} was changed meanwhile by another program")
+            _refuse_difference(before, header)
+            matched = _match(done_journal, done_results, items)
+            ends = done_results.tell(), done_journal.tell()
+        for file, end in zip((results, journal), ends, strict=True):
+            file.truncate(end)
+            file.seek(end)
+        return Journal(results, journal, done=matched[0], errors=matched[1])
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
     try:
-        output.touch()
-        with path.open("rb") as journal, output.open("rb") as results:
-            done = _match(journal, results, items)
-            journal_size, results_size = journal.tell(), results.tell()
-        os.truncate(output, results_size)
-        os.truncate(path, journal_size)
-        return Journal(output.open("ab", buffering=0), path.open("ab", buffering=0), done)
+        while data:
+            data = data[file.write(data) :]  # on a disk that is nearly full, a part
     except OSError as error:
-        raise OutputError(f"cannot resume {error.filename or output}: {error.strerror}") from error
+        raise OutputError(
+            f"cannot write the result: {error.strerror}; --resume goes on from here"
+        ) from error
 
 
-def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> int:
-    """Return how many records are done; leaves both files where the next one begins."""
-    done = 0
-    journal.readline()  # the header
-    places = (journal.tell(), results.tell())
+@contextmanager
+def _opened(output: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """Give output and journal, open for this process alone and unchanged; close them on errors."""
+    try:
+        with ExitStack() as on_error:
+            results, journal = (
+                on_error.enter_context(_open_unchanged(path))
+                for path in (output, journal_path(output))
+            )
+            if _is_taken(journal):
+                raise OutputError(f"another process is writing {output}")
+            yield results, journal
+            on_error.pop_all()
+    except OSError as error:
+        raise OutputError(f"cannot write {error.filename or output}: {error.strerror}") from error
+
+
+def _open_unchanged(path: Path) -> BinaryIO:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+    return os.fdopen(descriptor, "r+b", buffering=0)
+
+
+def _is_taken(file: BinaryIO) -> bool:
+    """Take the file until this process ends; tell whether another one has taken it."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    return False
+
+
+def _parse_header(line: bytes, path: Path) -> Mapping[str, Any] | None:
+    """Return the header; None if the run was killed while it was written: nothing was done."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        header = json.loads(line)
+        parts = header["options"], header["versions"], header["seed"]
+        fits = tuple(map(type, parts)) == (dict, dict, int)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        fits = False
+    if not fits:
+        raise OutputError(f"{path} is damaged; remove it to begin anew without --resume")
+    return header
+
+
+def _refuse_difference(before: Mapping[str, Any], now: JournalHeader) -> None:
+    """Refuse to resume a run that was another one.
+
+    Raises:
+        UsageError: naming what differs, with both values.
+    """
+    known, new = _flatten_header(before), _flatten_header(asdict(now))
+    for name in known | new:
+        values = [json.dumps(side.get(name), ensure_ascii=False) for side in (known, new)]
+        if values[0] != values[1]:
+            raise UsageError(
+                f"--resume: the run was begun with {name} {values[0]}, now it is {values[1]}; "
+                "give the same, or begin anew without --resume"
+            )
+
+
+def _flatten_header(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the header's values by the names that the user knows them by, versions first."""
+    values = dict(header)
+    return {**values.pop("versions"), **values.pop("options"), **_flatten(values)}
+
+
+def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return nested values under the names of all levels."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= {f"{name} {inner}": found for inner, found in _flatten(value).items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int, int]:
+    """Return how many records are done, and how many of them are errors.
+
+    Leaves both files where the next record begins.
+    """
+    done = errors = 0
+    ends = (results.tell(), journal.tell())
     while (line := journal.readline()).endswith(b"\n"):
         item = items.take_next()
         if item is None:
-            raise OutputError(f"--resume: the input has {done} records, more were done before")
+            raise OutputError(f"--resume: the input has {done} records, more were begun before")
         if json.dumps(item.digest).encode() != line.strip():
             raise OutputError(f"--resume: record {done} of the input is not the one of before")
         if not all(results.readline().endswith(b"\n") for _ in range(item.results)):
             items.give_back(item)
             break
         done += 1
-        places = (journal.tell(), results.tell())
-    journal.seek(places[0])
-    results.seek(places[1])
-    return done
-
-
-def _flatten(header: JournalHeader) -> dict[str, Any]:
-    """Return the header's values by the names that the user knows them by."""
-    values = asdict(header)
-    return {**values.pop("options"), **values.pop("versions"), **values}
+        errors += item.prepared is None
+        ends = (results.tell(), journal.tell())
+    results.seek(ends[0])
+    journal.seek(ends[1])
+    return done, errors

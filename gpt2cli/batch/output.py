@@ -1,19 +1,20 @@
-"""The results of one input record as the bytes that are written."""
+"""One result as the line that is written."""
 
 from typing import Final
 
-from gpt2cli.batch.run import Group
+from gpt2cli.batch.run import Result
 from gpt2cli.loading import LoadedModel
 from gpt2cli.records import format_record, make_error_record, make_record
 
-# One line per completion, so that paste(1) can put it beside its prompt; undone by printf '%b'.
-_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
+# One line per completion, so that paste(1) can put it beside its prompt; undone by printf '%b',
+# which takes up to three digits after \0 for a part of it.
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0000"})
 
 
-def format_records(group: Group, model: LoadedModel) -> str:
-    """Return a group as lines of JSON, one for each sample, or one for its error."""
-    item = group.item
-    if item.prepared is None:
+def format_as_record(result: Result, model: LoadedModel) -> str:
+    """Return a result as a line of JSON."""
+    item = result.item
+    if item.prepared is None or result.finish is None:
         record = make_error_record(
             item.index,
             prompt=item.prompt,
@@ -21,25 +22,19 @@ def format_records(group: Group, model: LoadedModel) -> str:
             model=model,
             identity=item.identity,
         )
-        return format_record(record)
-    records = (
-        make_record(
+    else:
+        record = make_record(
             item.prepared.request,
-            sample=number,
-            completion="".join(sample.completion),
-            finish=sample.finish,
+            sample=result.sample,
+            completion=result.completion,
+            finish=result.finish,
             model=model,
             identity=item.identity,
         )
-        for number, sample in enumerate(group.samples)
-        if sample.finish is not None
-    )
-    return "".join(map(format_record, records))
+    # A lone surrogate is no text in UTF-8, but JSON has a way to write it: \ud800.
+    return format_record(record).encode("utf-8", "backslashreplace").decode()
 
 
-def format_completions(group: Group) -> str:
-    r"""Return a group's completions alone, one line each with \n escaped; an error is empty."""
-    if group.item.prepared is None:
-        return "\n"
-    completions = ("".join(sample.completion) for sample in group.samples)
-    return "".join(f"{text.translate(_ESCAPES)}\n" for text in completions)
+def format_as_text(result: Result) -> str:
+    r"""Return the completion alone as one line, with \n escaped; an error is an empty line."""
+    return f"{result.completion.translate(_ESCAPES)}\n"

@@ -2,6 +2,7 @@
 
 import os
 import queue
+import select
 import threading
 from typing import Final
 
@@ -9,7 +10,9 @@ from gpt2cli.errors import PromptError
 
 _BLOCK: Final = 1 << 16
 _AHEAD: Final = 64  # records
-_LONGEST: Final = 16 << 20  # bytes of a record; the longest context has some 5 kB of text
+# Bytes of a record. The longest context has some 5 kB of text, and tokenizers 0.23 takes 0.5 s and
+# 170 MB for each MB.
+LONGEST_RECORD: Final = 1 << 20
 _MOMENT: Final = 0.1  # seconds that `take` waits
 
 
@@ -23,10 +26,10 @@ class InputReader:
         """Begin to read; `terminator` is one byte. The last record may lack it."""
         self._descriptor = descriptor
         self._terminator = terminator
-        self._queue: queue.Queue[bytes | PromptError | None] = queue.Queue(_AHEAD)
+        self._queue: queue.Queue[tuple[bytes | PromptError, int] | None] = queue.Queue(_AHEAD)
         self._failure: OSError | None = None
         self.ended = False
-        self.bytes_taken = 0
+        self.bytes_taken = 0  # of the records that were taken, with their terminators
         # A daemon: a read that blocks for ever must not keep the program.
         threading.Thread(target=self._read, name="input", daemon=True).start()
 
@@ -39,15 +42,16 @@ class InputReader:
         if self.ended:
             return None
         try:
-            record = self._queue.get(block=wait, timeout=_MOMENT if wait else None)
+            taken = self._queue.get(block=wait, timeout=_MOMENT if wait else None)
         except queue.Empty:
             return None
-        if record is None:
+        if taken is None:
             self.ended = True
             if self._failure is not None:
                 raise PromptError(f"cannot read the input: {self._failure.strerror}")
-        elif isinstance(record, bytes):
-            self.bytes_taken += len(record) + 1
+            return None
+        record, size = taken
+        self.bytes_taken += size + 1
         return record
 
     def _read(self) -> None:
@@ -58,22 +62,32 @@ class InputReader:
         self._queue.put(None)
 
     def _split(self) -> None:
-        pieces: list[bytes] = []  # of the record that has begun
+        pieces: list[bytes] = []  # of the record that has begun, as far as it is not too long
         size = 0
-        while block := os.read(self._descriptor, _BLOCK):
+        while block := self._read_block():
             *complete, rest = block.split(self._terminator)
             for piece in complete:
                 self._put([*pieces, piece], size + len(piece))
                 pieces, size = [], 0
             size += len(rest)
-            if size <= _LONGEST:
+            if size <= LONGEST_RECORD:
                 pieces.append(rest)
         if size:
             self._put(pieces, size)
 
+    def _read_block(self) -> bytes:
+        while True:
+            try:
+                return os.read(self._descriptor, _BLOCK)
+            except BlockingIOError:  # another program that has it open may have made it so
+                select.select([self._descriptor], [], [])
+
     def _put(self, pieces: list[bytes], size: int) -> None:
-        if size > _LONGEST:
-            self._queue.put(PromptError(f"the record has {size} bytes, the most is {_LONGEST}"))
-        else:
-            record = b"".join(pieces)
-            self._queue.put(record.removesuffix(b"\r") if self._terminator == b"\n" else record)
+        if size > LONGEST_RECORD:
+            error = PromptError(f"the record has {size} bytes, the most is {LONGEST_RECORD}")
+            self._queue.put((error, size))
+            return
+        record = b"".join(pieces)
+        if self._terminator == b"\n":
+            record = record.removesuffix(b"\r")
+        self._queue.put((record, size))

@@ -1,110 +1,145 @@
 """Runs records through the shared loop and hands the results on in the order of the input."""
 
+from collections import deque
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
-from gpt2cli.batch.items import BatchItem, ItemSource
+from gpt2cli.batch.items import BatchItem
 from gpt2cli.generation import (
     Chunk,
     Counts,
     Finish,
     FinishReason,
+    LogitsEngine,
     PreparedRequest,
     generate_from,
 )
-from gpt2cli.loading import LoadedModel
+from gpt2cli.sampling import Sampler
+from gpt2cli.tokenizer import Tokenizer
 
-# Records that may be begun before the oldest unfinished one is done, for each slot.
+# Results that may be begun before the oldest one is handed on: for each slot, and in characters.
 _WINDOW_PER_SLOT: Final = 8
+_WINDOW_CHARACTERS: Final = 1 << 22
+
+
+class Items(Protocol):
+    """What a run needs of its input; `ItemSource` is one, a test may script one."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether no item will come any more."""
+        ...
+
+    def take(self, *, wait: bool) -> BatchItem | None:
+        """Return the next item; None if there is none now, with `wait` after a short wait."""
+        ...
 
 
 @dataclass(slots=True)
-class SampleResult:
-    """What one sample has so far."""
-
-    completion: list[str] = field(default_factory=list)
-    finish: Finish | None = None
-
-
-@dataclass(slots=True)
-class Group:
-    """All results of one input record, in the order of its samples."""
+class Result:
+    """What a sample of a record has so far; an error's only result has nothing."""
 
     item: BatchItem
-    samples: list[SampleResult]
+    sample: int = 0
+    pieces: list[str] = field(default_factory=list)
+    finish: Finish | None = None
+
+    @property
+    def completion(self) -> str:
+        """The text so far."""
+        return "".join(self.pieces)
 
     @property
     def done(self) -> bool:
         """Whether nothing is missing."""
-        return all(sample.finish is not None for sample in self.samples)
+        return self.finish is not None or self.item.prepared is None
 
 
 class BatchRun:
-    """One run over an input. `sink` is called with each group as soon as all before it are done.
+    """One run over an input. `sink` is called with each result as soon as all before it are done.
 
-    What is read ahead, and what is finished but must wait for an older record, is bounded.
+    What is read ahead, and what is finished but must wait for an older result, is bounded.
     """
 
     def __init__(
         self,
-        items: ItemSource,
-        sink: Callable[[Group], None],
+        items: Items,
+        sink: Callable[[Result], None],
         *,
         slots: int,
-        first_index: int = 0,
+        interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`first_index` is that of the first item that `items` will give."""
+        """Once `interrupted` says so, no other result begins and those that run are dropped."""
         self._items = items
         self._sink = sink
         self._window = _WINDOW_PER_SLOT * slots
-        self._oldest_index = first_index  # of the group to be handed on next
-        self._groups: dict[int, Group] = {}
+        self._interrupted = interrupted
+        self._current: BatchItem | None = None  # whose samples are being begun
+        self._next_sample = 0  # of it
+        self._waiting: deque[Result] = deque()  # in order, from the oldest that is not handed on
+        self._waiting_characters = 0  # of their prompts
+        self._running: dict[tuple[int, int], Result] = {}  # (index, sample) -> one of those
 
     @property
     def ended(self) -> bool:
-        """Whether no request will come any more."""
-        return self._items.ended
+        """Whether no sample will come any more."""
+        return self._current is None and self._items.ended
 
-    def run(self, model: LoadedModel, counts: Counts, interrupted: Callable[[], bool]) -> None:
-        """Work until the input ends or `interrupted` says so; then unfinished groups are dropped.
+    def run(
+        self, engine: LogitsEngine, tokenizer: Tokenizer, sampler: Sampler, *, counts: Counts
+    ) -> None:
+        """Work until the input ends, or it is interrupted.
 
         Raises:
-            Gpt2Error: if the input cannot be read or the model fails.
+            Gpt2Error: if the input cannot be read, the model fails, or the sink does.
         """
         chunks = generate_from(
-            self,
-            model.engine,
-            model.tokenizer,
-            model.sampler,
-            counts=counts,
-            interrupted=interrupted,
+            self, engine, tokenizer, sampler, counts=counts, interrupted=self._interrupted
         )
-        for chunk in chunks:
-            self._accept(chunk)
+        with closing(chunks):
+            for chunk in chunks:
+                self._accept(chunk)
 
-    def take(self, *, wait: bool) -> PreparedRequest | None:
-        """Return the next request; records that have none are answered on the way."""
-        while len(self._groups) < self._window:
-            item = self._items.take(wait=wait)
-            if item is None:
+    def take(self, *, wait: bool) -> tuple[PreparedRequest, int] | None:
+        """Return the next sample; records that cannot be run are answered on the way."""
+        while self._has_room() and not self._interrupted():
+            if self._current is None:
+                self._current = self._items.take(wait=wait)
+            if self._current is None:
                 return None
-            samples = 0 if item.prepared is None else item.prepared.request.samples
-            self._groups[item.index] = Group(item, [SampleResult() for _ in range(samples)])
-            if item.prepared is not None:
-                return item.prepared
+            result = self._begin_next(self._current)
+            if result.item.prepared is not None:
+                self._running[result.item.index, result.sample] = result
+                return result.item.prepared, result.sample
             self._hand_on()
         return None
 
+    def _has_room(self) -> bool:
+        in_window = len(self._waiting) < self._window
+        return in_window and self._waiting_characters < _WINDOW_CHARACTERS
+
+    def _begin_next(self, item: BatchItem) -> Result:
+        """Return the next result of the current item, which takes its place in the order."""
+        result = Result(item, self._next_sample)
+        self._next_sample += 1
+        if self._next_sample == item.results:
+            self._current, self._next_sample = None, 0
+        self._waiting.append(result)
+        self._waiting_characters += len(item.prompt or "")
+        return result
+
     def _accept(self, chunk: Chunk) -> None:
-        result = self._groups[chunk.index].samples[chunk.sample]
-        result.completion.append(chunk.text)
+        result = self._running[chunk.index, chunk.sample]
+        result.pieces.append(chunk.text)
         if chunk.finish is not None and chunk.finish.reason is not FinishReason.INTERRUPTED:
             result.finish = chunk.finish
+            del self._running[chunk.index, chunk.sample]
             self._hand_on()
 
     def _hand_on(self) -> None:
-        while (group := self._groups.get(self._oldest_index)) is not None and group.done:
-            self._sink(group)
-            del self._groups[self._oldest_index]
-            self._oldest_index += 1
+        while self._waiting and self._waiting[0].done:
+            result = self._waiting.popleft()
+            self._waiting_characters -= len(result.item.prompt or "")
+            self._sink(result)

@@ -1,5 +1,6 @@
 """`gpt2 batch`: a record in, a record out, many at once, in order."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -92,9 +93,14 @@ def _run(ready: "ReadyBatch", output: BatchOutputOptions, notes: "Notes") -> int
     from gpt2cli.terminal.interrupt import ctrl_c_as_flag
     from gpt2cli.terminal.progress import BatchProgress
 
-    model, items = ready.model, ready.items
-    progress = BatchProgress(notes, total_bytes=ready.input_bytes)
-    with _open_output(ready, output) as opened, progress, ctrl_c_as_flag() as interrupted:
+    model, items, journal = ready.model, ready.items, ready.journal
+    progress = BatchProgress(
+        notes,
+        total_bytes=ready.input_bytes,
+        done=0 if journal is None else journal.done,
+        hidden=journal is None and _is_stdout_a_terminal(),  # records are progress enough there
+    )
+    with _open_output(ready, output) as opened, progress, ctrl_c_as_flag() as pressed:
         view = BatchView(
             model,
             opened,
@@ -103,15 +109,22 @@ def _run(ready: "ReadyBatch", output: BatchOutputOptions, notes: "Notes") -> int
             as_text=output.format is FormatChoice.TEXT,
             bytes_taken=lambda: items.bytes_taken,
         )
-        first_index = 0 if ready.journal is None else ready.journal.done
-        slots = model.engine.max_slots
-        run = BatchRun(items, view.show, slots=slots, first_index=first_index)
-        run.run(model, ready.counts, lambda: interrupted() or opened.is_abandoned())
+        run = BatchRun(
+            items,
+            view.show,
+            slots=model.engine.max_slots,
+            interrupted=lambda: pressed() or opened.is_abandoned(),
+        )
+        run.run(model.engine, model.tokenizer, model.sampler, counts=ready.counts)
         abandoned = opened.is_abandoned()
-    if interrupted() or abandoned:
-        raise typer.Exit(_INTERRUPTED if interrupted() else _DONE)
+    if pressed() or abandoned:
+        raise typer.Exit(_INTERRUPTED if pressed() else _DONE)
     notes.note(progress.summarise())
-    return progress.errors
+    return progress.errors + (0 if journal is None else journal.errors)
+
+
+def _is_stdout_a_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def _open_output(ready: "ReadyBatch", output: BatchOutputOptions) -> "ResultWriter | Journal":

@@ -18,8 +18,8 @@ from gpt2cli.batch import (
     ItemSource,
     Journal,
     JournalHeader,
+    journal_path,
     read_header,
-    refuse_difference,
     resume_output,
     start_output,
 )
@@ -97,36 +97,51 @@ def get_batch_ready(
         Gpt2Error: whatever is wrong with the options, the model, or what is to be resumed.
     """
     given = give_sampling(sampling) | give_limits(limits)
-    before = None
-    if output.resume and output.output is not None:
-        if is_direct(output.output):
-            raise UsageError(f"--resume: {output.output} is no file that could be gone on with")
-        before = read_header(output.output)
-    run_seed = _choose_seed(sampling, before)
+    kept = _find_kept_file(opened, output)
+    resumed = read_header(kept) if kept is not None and output.resume else None
+    run_seed = _choose_seed(sampling, resumed)
     _check(given, run_seed, output.samples)  # before the model is loaded: a bad option is told
     loaded = load(model, max_slots=output.batch_size, listener=listener)
     own = loaded.stored.folder.generation_config
+    from_model = {
+        **settle(SamplingConfig, given, own).from_model,
+        **settle(GenerationConfig, given, own).from_model,
+    }
     jsonl = source.jsonl or opened.name.endswith(".jsonl")
     defaults = ItemDefaults(given, own, run_seed, output.samples, source.allow_special)
     parser = ItemParser(defaults, loaded.tokenizer, loaded.engine.shape, jsonl=jsonl)
     reader = InputReader(opened.descriptor, terminator=b"\0" if source.null else b"\n")
     items = ItemSource(reader, parser)
     journal = None
-    if output.output is not None and not is_direct(output.output):
+    if kept is not None:
         options = asdict(sampling) | asdict(limits) | asdict(source) | asdict(output)
-        header = _describe(options, loaded, run_seed)
-        journal = _open_journal(output.output, header, before, items)
-    from_model = {
-        **settle(SamplingConfig, given, own).from_model,
-        **settle(GenerationConfig, given, own).from_model,
-    }
+        header = _describe(options | {"jsonl": jsonl}, loaded, run_seed, from_model)
+        begun = resumed is not None
+        journal = resume_output(kept, header, items) if begun else start_output(kept, header)
     return ReadyBatch(loaded, items, journal, run_seed, from_model, opened.size)
 
 
-def _choose_seed(sampling: SamplingOptions, before: JournalHeader | None) -> int:
+def _find_kept_file(opened: OpenedInput, output: BatchOutputOptions) -> Path | None:
+    """Return the file for the results that can be gone on with; None if they go elsewhere.
+
+    Raises:
+        UsageError: if it is the input, or there is none to resume.
+    """
+    path = output.output
+    if path is None or is_direct(path):
+        if output.resume:
+            raise UsageError(f"--resume: {path} is no file that could be gone on with")
+        return None
+    for written in (path, journal_path(path)):
+        if written.exists() and os.path.samestat(written.stat(), os.fstat(opened.descriptor)):
+            raise UsageError(f"--output: {written} is the input")
+    return path
+
+
+def _choose_seed(sampling: SamplingOptions, resumed: Mapping[str, Any] | None) -> int:
     if sampling.seed is not None:
         return sampling.seed
-    return secrets.randbelow(RANDOM_SEEDS) if before is None else before.seed
+    return secrets.randbelow(RANDOM_SEEDS) if resumed is None else resumed["seed"]
 
 
 def _check(given: Mapping[str, Any], run_seed: int, samples: int) -> None:
@@ -139,7 +154,9 @@ def _check(given: Mapping[str, Any], run_seed: int, samples: int) -> None:
     )
 
 
-def _describe(options: dict[str, Any], model: LoadedModel, run_seed: int) -> JournalHeader:
+def _describe(
+    options: dict[str, Any], model: LoadedModel, run_seed: int, from_model: dict[str, Any]
+) -> JournalHeader:
     # What changes the results, or how they are written; not how fast or where to.
     for name in ("seed", "output", "resume", "batch_size"):
         options.pop(name)
@@ -149,19 +166,11 @@ def _describe(options: dict[str, Any], model: LoadedModel, run_seed: int) -> Jou
         model=model.stored.name,
         revision=model.stored.revision,
         source=dict(model.stored.folder.source),
+        generation_config=from_model,
         precision=model.stored.folder.precision,
-        device=model.engine.device.kind,
+        device=str(model.engine.device),
         versions={"gpt2": metadata.version("gpt2"), "onnxruntime": onnxruntime.__version__},
     )
-
-
-def _open_journal(
-    output: Path, header: JournalHeader, before: JournalHeader | None, items: ItemSource
-) -> Journal:
-    if before is None:
-        return start_output(output, header)
-    refuse_difference(before, header)
-    return resume_output(output, items)
 
 
 def _find_size(descriptor: int) -> int | None:

@@ -3,7 +3,7 @@
 from gpt2cli.generation.loop import (
     Counts,
     LogitsEngine,
-    RequestSource,
+    SampleSource,
     generate,
     generate_from,
 )
@@ -30,7 +30,7 @@ __all__ = [
     "Overflow",
     "PreparedRequest",
     "Request",
-    "RequestSource",
+    "SampleSource",
     "generate",
     "generate_from",
     "in_sample_order",

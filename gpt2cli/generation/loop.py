@@ -4,7 +4,7 @@ It passes logits on unopened: the engine makes them, the sampler reads them.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -57,16 +57,19 @@ class LogitsEngine(Protocol):
         ...
 
 
-class RequestSource(Protocol):
-    """Gives requests as they come."""
+class SampleSource(Protocol):
+    """Gives samples to run as they come."""
 
     @property
     def ended(self) -> bool:
-        """Whether no request will come any more."""
+        """Whether no sample will come any more."""
         ...
 
-    def take(self, *, wait: bool) -> PreparedRequest | None:
-        """Return the next request; None if there is none now, with `wait` after a short wait."""
+    def take(self, *, wait: bool) -> tuple[PreparedRequest, int] | None:
+        """Return the request and the number of the next sample; None if there is none now.
+
+        With `wait` it may take a moment to say so: nothing else is to be done.
+        """
         ...
 
 
@@ -107,80 +110,58 @@ def generate(
 
 
 def generate_from(
-    source: RequestSource,
+    source: SampleSource,
     engine: LogitsEngine,
     tokenizer: Tokenizer,
     sampler: Sampler,
     *,
     counts: Counts | None = None,
     interrupted: Callable[[], bool] = lambda: False,
-) -> Iterator[Chunk]:
-    """Do as `generate` with requests that may come later: those that run never wait for them."""
-    loop = _Loop(engine, sampler, counts if counts is not None else Counts(), interrupted)
+) -> Generator[Chunk, None, None]:
+    """Do as `generate` with samples that may come later: those that run never wait for them."""
+    counts = counts if counts is not None else Counts()
+    loop = _Loop(engine, tokenizer, sampler, counts, interrupted)
     try:
-        yield from loop.run(_WaitingSamples(source, tokenizer, engine.shape.n_positions))
+        yield from loop.run(source)
     finally:
         loop.close()
 
 
 class _IterableSource:
-    """Gives the requests of an iterable, which are all there when they are asked for."""
+    """Gives the samples of requests that are all there when they are asked for."""
 
     def __init__(self, requests: Iterator[PreparedRequest]) -> None:
-        self._requests = requests
+        self._samples = (
+            (prepared, number)
+            for prepared in requests
+            for number in range(prepared.request.samples)
+        )
         self.ended = False
 
-    def take(self, *, wait: bool) -> PreparedRequest | None:
-        """Return the next request; None at the end."""
-        request = next(self._requests, None)
-        self.ended = request is None
-        return request
-
-
-class _WaitingSamples:
-    """The samples of a source's requests, each made when its turn comes."""
-
-    def __init__(self, source: RequestSource, tokenizer: Tokenizer, limit: int) -> None:
-        self._source = source
-        self._tokenizer = tokenizer
-        self._limit = limit
-        self._request: PreparedRequest | None = None
-        self._number = 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether no sample will come any more."""
-        return self._request is None and self._source.ended
-
-    def take(self, *, wait: bool) -> Sample | None:
-        """Return the next sample; None if there is none now."""
-        if self._request is None:
-            self._request, self._number = self._source.take(wait=wait), 0
-        if self._request is None:
-            return None
-        sample = Sample(self._tokenizer, self._request, self._number, self._limit)
-        self._number += 1
-        if self._number == self._request.request.samples:
-            self._request = None
+    def take(self, *, wait: bool) -> tuple[PreparedRequest, int] | None:
+        """Return the next sample; None at the end."""
+        sample = next(self._samples, None)
+        self.ended = sample is None
         return sample
 
 
 @dataclass(slots=True)
 class _Loop:
     engine: LogitsEngine
+    tokenizer: Tokenizer
     sampler: Sampler
     counts: Counts
     interrupted: Callable[[], bool]
     active: list[Sample] = field(default_factory=list)  # active[i] runs in slot i
 
-    def run(self, waiting: _WaitingSamples) -> Iterator[Chunk]:
+    def run(self, source: SampleSource) -> Iterator[Chunk]:
         """Yield chunks until nothing is active and nothing will come."""
         while not self.interrupted():
-            yield from self._refill(waiting)
+            yield from self._refill(source)
             slid = [slot for slot, sample in enumerate(self.active) if sample.needs_prefill]
             for slot in slid:
                 yield from self._prefill(slot)
-            if not self.active and waiting.ended:
+            if not self.active and source.ended:
                 return
             if self.active and not slid:  # else some may have finished: refill first
                 yield from self._decode()
@@ -194,16 +175,17 @@ class _Loop:
             self.active.pop()
             self.engine.free(len(self.active))
 
-    def _refill(self, waiting: _WaitingSamples) -> Iterator[Chunk]:
+    def _refill(self, source: SampleSource) -> Iterator[Chunk]:
         """Give finished samples' slots, then free ones, to waiting samples; close the rest."""
         slot = 0
         while slot < self.engine.max_slots and not self.interrupted():
             if slot < len(self.active) and not self.active[slot].finished:
                 slot += 1
                 continue
-            sample = waiting.take(wait=all(other.finished for other in self.active))
-            if sample is None:
+            waiting = source.take(wait=all(other.finished for other in self.active))
+            if waiting is None:
                 break
+            sample = Sample(self.tokenizer, *waiting, self.engine.shape.n_positions)
             if sample.finished:  # nothing is to be drawn at all
                 yield sample.chunk("")
                 continue

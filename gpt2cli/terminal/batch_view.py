@@ -1,8 +1,8 @@
-"""Writes the results of a batch, one input record after the other."""
+"""Writes the results of a batch, one after the other."""
 
 from collections.abc import Callable
 
-from gpt2cli.batch import Group, Journal, format_completions, format_records
+from gpt2cli.batch import Journal, Result, format_as_record, format_as_text
 from gpt2cli.loading import LoadedModel
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import BatchProgress
@@ -10,7 +10,7 @@ from gpt2cli.terminal.result import ResultWriter
 
 
 class BatchView:
-    """Takes groups in order; each is written and flushed at once."""
+    """Takes results in order; each is written and flushed at once."""
 
     def __init__(
         self,
@@ -30,25 +30,25 @@ class BatchView:
         self._as_text = as_text
         self._bytes_taken = bytes_taken
 
-    def show(self, group: Group) -> None:
-        """Write a group's results; what is wrong with a record is a note if they cannot say it.
+    def show(self, result: Result) -> None:
+        """Write a result; what is wrong with a record is a note if the result cannot say it.
 
         Raises:
             BrokenPipeError: if nobody reads any more.
             OutputError: if it cannot be written for another reason.
         """
-        text = format_completions(group) if self._as_text else format_records(group, self._model)
+        text = format_as_text(result) if self._as_text else format_as_record(result, self._model)
         if isinstance(self._output, Journal):
-            self._output.write(group.item.digest, text.encode("utf-8", "replace"))
+            if result.sample == 0:
+                self._output.begin(result.item.digest)
+            self._output.write(text.encode())
         else:
             self._output.write(text)
-        failed = group.item.prepared is None
-        if failed and self._as_text:
-            self._notes.note(f"record {group.item.index}: {group.item.error}")
-        finishes = [sample.finish for sample in group.samples if sample.finish is not None]
+        error = result.item.error
+        if error is not None and self._as_text:
+            self._notes.note(f"record {result.item.index}: {' '.join(error.split())}")
         self._progress.add(
-            records=group.item.results,
-            errors=int(failed),
-            tokens=sum(finish.completion_tokens for finish in finishes),
+            error=error is not None,
+            tokens=0 if result.finish is None else result.finish.completion_tokens,
             bytes_read=self._bytes_taken(),
         )

@@ -4,6 +4,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from gpt2cli.terminal.interrupt import ctrl_c_held_back
 from gpt2cli.terminal.notes import Notes, wants_colour
 
 if TYPE_CHECKING:
@@ -13,40 +14,47 @@ if TYPE_CHECKING:
 class BatchProgress:
     """Counts records and tokens; shows them while a person watches, and sums them up."""
 
-    def __init__(self, notes: Notes, *, total_bytes: int | None) -> None:
-        """`total_bytes`: the size of the input if it is known, for the time that is left."""
-        self._notes = notes
+    def __init__(
+        self, notes: Notes, *, total_bytes: int | None, done: int = 0, hidden: bool = False
+    ) -> None:
+        """`total_bytes`: the size of the input if it is known, for the time that is left.
+
+        `done` input records were done by an earlier run; `hidden`: no bar.
+        """
+        self._shown = notes.watched and not hidden
         self._started = time.monotonic()
         self._total_bytes = total_bytes
+        self._done = done
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self.records = 0
         self.errors = 0
         self.tokens = 0
 
-    def add(self, *, records: int, errors: int, tokens: int, bytes_read: int) -> None:
-        """Count what an input record gave."""
-        self.records += records
-        self.errors += errors
+    def add(self, *, error: bool, tokens: int, bytes_read: int) -> None:
+        """Count a record that was written."""
+        self.records += 1
+        self.errors += error
         self.tokens += tokens
         if self._bar is not None and self._task is not None:
-            told = f"{self.records} records, {self._rate():.0f} tokens/s"
+            told = f"{_count(self.records, 'record')}, {self._rate():.0f} tokens/s"
             self._bar.update(self._task, completed=bytes_read, description=told)
 
     def summarise(self) -> str:
         """Return the run in one line."""
-        failed = f", {self.errors} of them errors" if self.errors else ""
+        failed = f", {_count(self.errors, 'error')} among them" if self.errors else ""
+        before = f"; {self._done} of the input were done before" if self._done else ""
         seconds = time.monotonic() - self._started
         return (
-            f"{self.records} records{failed}, {self.tokens} tokens "
-            f"in {seconds:.1f} s ({self._rate():.1f} tokens/s)"
+            f"{_count(self.records, 'record')}{failed}, {_count(self.tokens, 'token')} "
+            f"in {seconds:.1f} s ({self._rate():.1f} tokens/s){before}"
         )
 
     def _rate(self) -> float:
         return self.tokens / max(time.monotonic() - self._started, 1e-9)
 
     def __enter__(self) -> Self:
-        if self._notes.watched:
+        if self._shown:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -58,7 +66,8 @@ class BatchProgress:
                 transient=True,
             )
             self._task = self._bar.add_task("0 records", total=self._total_bytes)
-            self._bar.start()
+            with ctrl_c_held_back():  # rich 15 cannot stop what is half started
+                self._bar.start()
         return self
 
     def __exit__(
@@ -68,4 +77,9 @@ class BatchProgress:
         traceback: TracebackType | None,
     ) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            with ctrl_c_held_back():
+                self._bar.stop()
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from export.check import GraphRunner, check_full, check_short
+from export.check import GraphRunner, check_full, check_short, open_session
 from export.checkpoint import ArrayWeights, expected_weights, open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckError
@@ -264,7 +265,8 @@ def test_a_run_that_fails_is_a_check_error_and_no_log(
     folder: pathlib.Path, config: GPT2Config, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """An id beyond the vocabulary fails inside onnxruntime, which then writes nothing itself."""
-    runner = GraphRunner(folder / "model.onnx", config, rows=1, capacity=8)
+    session = open_session(folder / "model.onnx")
+    runner = GraphRunner(session, config, rows=1, capacity=8)
     with pytest.raises(CheckError, match="ONNX Runtime cannot run the exported graph"):
         runner.run([[config.vocab_size]], [0])
     assert capfd.readouterr() == ("", "")
@@ -279,3 +281,15 @@ def test_the_full_check_reports_its_stages(
     assert stages[:2] == ["checking ragged rows", "checking all 9 positions"]
     assert "checking a prefill in one piece" in stages
     assert "checking a prefill cut at [8]" in stages
+
+
+def test_a_provider_that_leaves_the_graph_to_the_cpu_is_an_error(
+    folder: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A provider whose libraries are missing passes no check."""
+    provider = "TensorrtExecutionProvider"  # its libraries come with no package of ours
+    if provider not in onnxruntime.get_available_providers():
+        pytest.skip(f"this onnxruntime has no {provider}")
+    with pytest.raises(CheckError, match=f"cannot run the exported graph by {provider}"):
+        open_session(folder / "model.onnx", provider)
+    capfd.readouterr()

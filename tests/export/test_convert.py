@@ -16,7 +16,7 @@ from export.config import read_config
 from export.convert import convert, describe_local
 from export.precision import Precision
 from export.reference import Reference
-from tests.checkpoints import CheckpointShape, make_tensors, write_checkpoint, write_safetensors
+from tests.checkpoints import CheckpointShape, make_tensors, write_checkpoint
 from tests.export.conversions import MODEL_FILES, SMALLEST_SHAPE, STAGES, list_tree, read_manifest
 from tests.export.graph_session import TOLERANCE, GraphSession, difference
 from tests.model_folders import SMALL_SHAPE, ModelFolders
@@ -137,22 +137,16 @@ def test_the_precision_is_float32_to_the_last_bit(
         assert found[name.removeprefix("transformer.")].tobytes() == tensor.tobytes()
 
 
-def test_names_and_copies_make_no_difference(tmp_path: pathlib.Path) -> None:
-    """Without prefix, with mask buffers and with a copy of the tied head: the same two files."""
-    plain = write_checkpoint(tmp_path / "plain", SMALLEST_SHAPE)
-    other = write_checkpoint(tmp_path / "other", SMALLEST_SHAPE)
-    tensors = {
-        name.removeprefix("transformer."): t for name, t in make_tensors(SMALLEST_SHAPE).items()
-    }
-    tensors["lm_head.weight"] = tensors["wte.weight"]
-    tensors["h.0.attn.bias"] = np.ones((1, 1, 3, 3), np.float32)
-    tensors["h.0.attn.masked_bias"] = np.ones((), np.float32)
-    write_safetensors(other / "model.safetensors", tensors)
-    convert(plain, tmp_path / "from-plain")
-    convert(other, tmp_path / "from-other")
-    for name in ("model.onnx", "model.onnx.data"):
-        files = [tmp_path / f"from-{kind}" / name for kind in ("plain", "other")]
-        assert files[0].read_bytes() == files[1].read_bytes()
+def test_the_end_of_text_may_be_named_by_the_tokenizers_files(tmp_path: pathlib.Path) -> None:
+    """What no id tells is written out as one."""
+    silent = {"eos_token_id": 50256, "bos_token_id": None}
+    source = write_checkpoint(tmp_path / "source", SMALLEST_SHAPE, config=silent)
+    tokenizer = (source / "tokenizer.json").read_text(encoding="utf-8")
+    (source / "tokenizer.json").write_text(tokenizer.replace("<|endoftext|>", "</s>"))
+    (source / "tokenizer_config.json").write_text('{"eos_token": "</s>", "bos_token": "!"}')
+    convert(source, tmp_path / "out")
+    facts = read_manifest(tmp_path / "out")["tokenizer"]
+    assert (facts["eos_token_ids"], facts["bos_token_id"]) == ([4], 0)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -1,4 +1,4 @@
-"""The checkpoint's tokenizer: what is read, what it says of the model's ids, what is refused."""
+"""The checkpoint's tokenizer: what is read, and what is refused."""
 
 import json
 import pathlib
@@ -8,18 +8,9 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from export.config import GPT2Config, read_config
 from export.errors import CheckpointError
-from export.tokenizer import END_OF_TEXT, TokenizerFacts, gather_facts, read_tokenizer
-from tests.checkpoints import GPT2_VOCAB_SIZE, CheckpointShape, write_checkpoint, write_tokenizer
-
-
-def make_config(folder: pathlib.Path, vocab_size: int, **fields: object) -> GPT2Config:
-    """Return a config of `vocab_size` ids that names no BOS and no EOS unless `fields` do."""
-    shape = CheckpointShape(1, 1, 1, 1, vocab_size)
-    nothing = {"bos_token_id": None, "eos_token_id": None}
-    write_checkpoint(folder, shape, tokenizer=None, config=nothing | fields)
-    return read_config(folder)
+from export.tokenizer import END_OF_TEXT, read_tokenizer
+from tests.checkpoints import GPT2_VOCAB_SIZE, write_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +124,63 @@ def test_bpe_without_bytes_is_refused(tmp_path: pathlib.Path, decoder: object, s
         read_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("steps", "shown"),
+    [
+        (None, "nothing"),
+        ({"type": "Whitespace"}, "Whitespace"),
+        (
+            {"type": "Sequence", "pretokenizers": [{"type": "Digits"}, {"type": "Whitespace"}]},
+            "Digits and Whitespace",
+        ),
+    ],
+)
+def test_text_that_is_not_split_into_bytes_is_refused(
+    tmp_path: pathlib.Path, steps: object, shown: str
+) -> None:
+    """Without byte-level steps, what the vocabulary lacks would be dropped unseen."""
+    rewrite(tmp_path, lambda raw: raw.update(pre_tokenizer=steps))
+    with pytest.raises(CheckpointError, match=f"splits text by {shown}, expected byte-level BPE"):
+        read_tokenizer(tmp_path)
+
+
+def test_bytes_may_be_one_step_of_several(tmp_path: pathlib.Path) -> None:
+    """Digits one by one, then bytes, as tokenizers of later models do."""
+    digits = {"type": "Digits", "individual_digits": True}
+
+    def put_before(raw: dict[str, Any]) -> None:
+        steps = [digits, raw["pre_tokenizer"]]
+        raw["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
+
+    rewrite(tmp_path, put_before)
+    assert read_tokenizer(tmp_path).encode("12").ids == [ord("1") - 32, ord("2") - 32]
+
+
+@pytest.mark.parametrize("merge", ["天 气", ["天", "气"]])
+def test_a_tokenizer_json_that_merges_characters_is_refused(
+    tmp_path: pathlib.Path, merge: object
+) -> None:
+    """In the older and the newer way to write a merge."""
+
+    def add(raw: dict[str, Any]) -> None:
+        raw["model"]["vocab"] |= {"天": 97, "气": 98, "天气": 99}
+        raw["model"]["merges"].append(merge)
+
+    rewrite(tmp_path, add)
+    with pytest.raises(CheckpointError, match="merges characters, such as '天', not bytes"):
+        read_tokenizer(tmp_path)
+
+
+def test_special_tokens_may_be_of_any_characters(tmp_path: pathlib.Path) -> None:
+    """They are never merged."""
+
+    def add(raw: dict[str, Any]) -> None:
+        raw["model"]["vocab"]["<天气>"] = 97
+
+    rewrite(tmp_path, add)
+    assert read_tokenizer(tmp_path).token_to_id("<天气>") == 97
+
+
 def test_a_tokenizer_that_does_not_say_its_kind_is_read_as_bpe(tmp_path: pathlib.Path) -> None:
     """Older files have no type in their model."""
     rewrite(tmp_path, lambda raw: raw["model"].pop("type"))
@@ -213,38 +261,43 @@ def test_missing_files_are_named(
         (tmp_path / name).unlink()
     with pytest.raises(CheckpointError) as caught:
         read_tokenizer(tmp_path)
-    assert caught.value.faults == (f"tokenizer.json is missing, and so is {' and '.join(missing)}",)
+    [fault] = caught.value.faults
+    assert fault.startswith(f"tokenizer.json is missing, and so is {' and '.join(missing)}")
+    assert fault.endswith("vocab.json alone is a list of tokens") == (missing == ["merges.txt"])
 
 
-# The tokenizer's ids against the model's.
-
-
-def test_a_tokenizer_of_the_models_size_lacks_nothing(tmp_path: pathlib.Path) -> None:
-    """Every id decodes; the end of text is BOS and EOS where the config names none."""
-    write_tokenizer(tmp_path, 257, kind="bytes")
-    facts = gather_facts(read_tokenizer(tmp_path), make_config(tmp_path, 257))
-    assert facts == TokenizerFacts(257, missing_ids=(), bos_token_id=256, eos_token_ids=(256,))
-
-
-def test_ids_of_a_padded_vocabulary_are_missing(tmp_path: pathlib.Path) -> None:
-    """A model of 260 ids with a tokenizer of 257 must never draw the last three."""
-    write_tokenizer(tmp_path, 257, kind="bytes")
-    facts = gather_facts(read_tokenizer(tmp_path), make_config(tmp_path, 260))
-    assert (facts.vocab_size, facts.missing_ids) == (257, (257, 258, 259))
-
-
-def test_a_tokenizer_larger_than_the_model_has_an_end_of_text_that_is_none(
-    tmp_path: pathlib.Path,
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("vocab.txt", "WordPiece"),
+        ("spiece.model", "SentencePiece"),
+        ("sentencepiece.bpe.model", "SentencePiece"),
+        ("tokenizer.model", "SentencePiece"),
+    ],
+)
+def test_the_files_of_another_kind_are_refused_by_name(
+    tmp_path: pathlib.Path, name: str, kind: str
 ) -> None:
-    """An id that the model cannot give ends nothing."""
-    write_tokenizer(tmp_path, 257, kind="bytes")
-    facts = gather_facts(read_tokenizer(tmp_path), make_config(tmp_path, 200))
-    assert facts == TokenizerFacts(257, missing_ids=(), bos_token_id=None, eos_token_ids=())
+    """Told is what was found, and which files would be needed."""
+    (tmp_path / name).touch()
+    with pytest.raises(CheckpointError) as caught:
+        read_tokenizer(tmp_path)
+    assert caught.value.faults == (
+        f"the tokenizer is {kind} ({name}), expected byte-level BPE as GPT-2's: "
+        "tokenizer.json, or vocab.json and merges.txt",
+    )
 
 
-def test_the_configs_ids_come_before_the_end_of_text(tmp_path: pathlib.Path) -> None:
-    """What config.json names is BOS and EOS, though the tokenizer knows an end of text."""
-    write_tokenizer(tmp_path, 257, kind="bytes")
-    config = make_config(tmp_path, 257, bos_token_id=1, eos_token_id=[2, 3])
-    facts = gather_facts(read_tokenizer(tmp_path), config)
-    assert (facts.bos_token_id, facts.eos_token_ids) == (1, (2, 3))
+def test_files_of_another_kind_beside_gpt2s_own_are_no_matter(tmp_path: pathlib.Path) -> None:
+    """What is there in GPT-2's form is the tokenizer."""
+    (tmp_path / "vocab.txt").touch()
+    write_tokenizer(tmp_path, 97, kind="ascii")
+    assert read_tokenizer(tmp_path).encode("a").ids == [ord("a") - ord(" ")]
+
+
+def test_merges_of_characters_are_refused(tmp_path: pathlib.Path) -> None:
+    """vocab.json and merges.txt over Chinese characters, which stand for no byte."""
+    (tmp_path / "vocab.json").write_text('{"天": 0, "气": 1, "天气": 2}', encoding="utf-8")
+    (tmp_path / "merges.txt").write_text("#version: 0.2 天\n天 气\n", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="merges characters, such as '天', not bytes"):
+        read_tokenizer(tmp_path)

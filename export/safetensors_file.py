@@ -1,0 +1,65 @@
+"""Reads one `.safetensors` file: the library checks its header, the data is read from here.
+
+Format: https://github.com/huggingface/safetensors#format
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from export.tensor_file import (
+    LARGEST_TABLE,
+    TensorFileError,
+    TensorInfo,
+    read_flat,
+    refuse_larger,
+)
+
+_LENGTH_SIZE: Final = 8  # bytes, before the header: its length
+
+
+class SafetensorsFile:
+    """The tensors of one open file by name."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        """Read the header of `file`, which is `path` opened.
+
+        Raises:
+            TensorFileError: if the file is not in this format, or shorter than its header says.
+            OSError: if it cannot be read.
+        """
+        self._file = file
+        length = int.from_bytes(file.read(_LENGTH_SIZE), "little")
+        if length > LARGEST_TABLE:
+            raise TensorFileError(f"its header has {length} bytes: too many to be a table")
+        try:
+            # Checks dtypes, shapes and places against each other and against the file's size.
+            with safe_open(path, framework="numpy"):
+                pass
+        except SafetensorError as error:
+            raise TensorFileError(str(error)) from error
+        header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        self.tensors: dict[str, TensorInfo] = {}
+        self._starts: dict[str, int] = {}
+        for name, entry in header.items():
+            if not isinstance(entry, dict):  # the library (0.8.0) also takes a list of the fields
+                raise TensorFileError("its header holds a list where an object belongs")
+            self.tensors[name] = TensorInfo(entry["dtype"], tuple(entry["shape"]))
+            self._starts[name] = _LENGTH_SIZE + length + entry["data_offsets"][0]
+            refuse_larger(name, self.tensors[name], path.stat().st_size)
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Return one tensor in its own dtype.
+
+        Raises:
+            TensorFileError: if the file has become shorter than its header says.
+            OSError: if it cannot be read.
+        """
+        info = self.tensors[name]
+        count = math.prod(info.shape)
+        return read_flat(self._file, self._starts[name], count, info.dtype).reshape(info.shape)

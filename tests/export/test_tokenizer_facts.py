@@ -1,0 +1,118 @@
+"""What the tokenizer says of the model's ids: which it lacks, and which begin and end a text."""
+
+import json
+import pathlib
+
+import pytest
+
+from export.config import GPT2Config, read_config
+from export.errors import CheckpointError
+from export.tokenizer import END_OF_TEXT, TokenizerFacts, gather_facts, read_tokenizer
+from tests.checkpoints import CheckpointShape, write_checkpoint, write_tokenizer
+
+
+def make_config(folder: pathlib.Path, vocab_size: int, **fields: object) -> GPT2Config:
+    """Return a config of `vocab_size` ids that names no BOS and no EOS unless `fields` do."""
+    shape = CheckpointShape(1, 1, 1, 1, vocab_size)
+    nothing = {"bos_token_id": None, "eos_token_id": None}
+    write_checkpoint(folder, shape, tokenizer=None, config=nothing | fields)
+    return read_config(folder)
+
+
+def facts_of(folder: pathlib.Path, config: GPT2Config) -> TokenizerFacts:
+    return gather_facts(folder, read_tokenizer(folder), config)
+
+
+def test_a_tokenizer_of_the_models_size_lacks_nothing(tmp_path: pathlib.Path) -> None:
+    """Every id decodes; the end of text is BOS and EOS where the config names none."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    facts = facts_of(tmp_path, make_config(tmp_path, 257))
+    assert facts == TokenizerFacts(257, missing_ids=(), bos_token_id=256, eos_token_ids=(256,))
+
+
+def test_ids_of_a_padded_vocabulary_are_missing(tmp_path: pathlib.Path) -> None:
+    """A model of 260 ids with a tokenizer of 257 must never draw the last three."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    facts = facts_of(tmp_path, make_config(tmp_path, 260))
+    assert (facts.vocab_size, facts.missing_ids) == (257, (257, 258, 259))
+
+
+def test_a_tokenizer_larger_than_the_model_has_an_end_of_text_that_is_none(
+    tmp_path: pathlib.Path,
+) -> None:
+    """An id that the model cannot give ends nothing."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    facts = facts_of(tmp_path, make_config(tmp_path, 200))
+    assert facts == TokenizerFacts(257, missing_ids=(), bos_token_id=None, eos_token_ids=())
+
+
+def test_the_configs_ids_come_before_the_end_of_text(tmp_path: pathlib.Path) -> None:
+    """What config.json names is BOS and EOS, though the tokenizer knows an end of text."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    config = make_config(tmp_path, 257, bos_token_id=1, eos_token_id=[2, 3])
+    facts = facts_of(tmp_path, config)
+    assert (facts.bos_token_id, facts.eos_token_ids) == (1, (2, 3))
+
+
+# BOS and EOS where config.json and generation_config.json name none.
+
+
+def write_without_end_of_text(folder: pathlib.Path) -> GPT2Config:
+    """Write a tokenizer of printable ASCII with `</s>` as id 96, and a config of its size."""
+    write_tokenizer(folder, 97, kind="ascii")
+    path = folder / "tokenizer.json"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(END_OF_TEXT, "</s>"), encoding="utf-8")
+    return make_config(folder, 97)
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json"])
+@pytest.mark.parametrize("token", ["</s>", {"content": "</s>", "lstrip": False}])
+def test_eos_and_bos_are_named_by_the_tokenizers_files(
+    tmp_path: pathlib.Path, name: str, token: object
+) -> None:
+    """As text, or as an object around it."""
+    config = write_without_end_of_text(tmp_path)
+    (tmp_path / name).write_text(json.dumps({"eos_token": token, "bos_token": "a"}))
+    facts = facts_of(tmp_path, config)
+    assert (facts.eos_token_ids, facts.bos_token_id) == ((96,), ord("a") - ord(" "))
+
+
+def test_without_any_file_that_names_them_there_are_none(tmp_path: pathlib.Path) -> None:
+    """Nothing is guessed from a token's looks."""
+    facts = facts_of(tmp_path, write_without_end_of_text(tmp_path))
+    assert (facts.eos_token_ids, facts.bos_token_id) == ((), None)
+
+
+def test_tokenizer_config_comes_before_special_tokens_map(tmp_path: pathlib.Path) -> None:
+    """The second is asked for what the first leaves out, or names without the vocabulary's id."""
+    config = write_without_end_of_text(tmp_path)
+    first, second = tmp_path / "tokenizer_config.json", tmp_path / "special_tokens_map.json"
+    first.write_text('{"eos_token": "a", "bos_token": "[BOS]"}')
+    second.write_text('{"eos_token": "b", "bos_token": "c"}')
+    facts = facts_of(tmp_path, config)
+    assert (facts.eos_token_ids, facts.bos_token_id) == ((ord("a") - 32,), ord("c") - 32)
+
+
+def test_the_end_of_text_comes_before_the_tokenizers_files(tmp_path: pathlib.Path) -> None:
+    """And a damaged file is not even opened then."""
+    write_tokenizer(tmp_path, 97, kind="ascii")
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    assert facts_of(tmp_path, make_config(tmp_path, 97)).eos_token_ids == (96,)
+
+
+@pytest.mark.parametrize("token", [None, 3, ["</s>"], {"content": 3}, {}])
+def test_a_token_that_is_no_text_names_nothing(tmp_path: pathlib.Path, token: object) -> None:
+    """Null, a number, a list, an object without text."""
+    config = write_without_end_of_text(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": token}))
+    assert facts_of(tmp_path, config).eos_token_ids == ()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000])
+def test_a_damaged_file_that_is_needed_is_a_fault(tmp_path: pathlib.Path, content: str) -> None:
+    """Without it nobody knows where a text ends."""
+    config = write_without_end_of_text(tmp_path)
+    (tmp_path / "special_tokens_map.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"special_tokens_map\.json (is not|holds no) JSON"):
+        facts_of(tmp_path, config)

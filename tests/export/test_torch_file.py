@@ -1,0 +1,165 @@
+"""Files of torch: those that torch wrote are read, and what is no such file is one line."""
+
+import pathlib
+import struct
+import tracemalloc
+from typing import Final
+
+import numpy as np
+import pytest
+
+from export.tensor_file import TensorInfo
+from export.torch_file import TorchFile
+from tests.checkpoints import make_tensors
+from tests.export.conversions import SMALLEST_SHAPE
+from tests.export.torch_files import (
+    DATA_FOLDER,
+    DTYPES,
+    LAYOUTS,
+    number,
+    program,
+    read_file,
+    rebuild,
+    refuse_file,
+    sizes,
+    storage,
+    table,
+    vector,
+    write_archive,
+)
+
+_ONE_VECTOR: Final = program(table({"x": vector()}))
+
+
+# Files that torch wrote (make_torch_files.py).
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_dtype_is_read(name: str) -> None:
+    """0, 1, 2 come back in the dtype that torch stored them in; as booleans, 0, 1, 1."""
+    found = read_file(DATA_FOLDER / "dtypes.bin")[name]
+    assert found.dtype.name == DTYPES[name]
+    assert found.astype(np.float64).tolist() == [0, 1, 1 if name == "BOOL" else 2]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_comes_back_in_c_order(name: str) -> None:
+    """Views of one storage, expanded, of no dimension, empty, a parameter."""
+    found = read_file(DATA_FOLDER / "layouts.bin")[name]
+    assert found.shape == LAYOUTS[name].shape
+    assert found.flags.c_contiguous
+    assert np.array_equal(found, LAYOUTS[name])
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2", "gpt2-bare", "gpt2-nested", "gpt2-protocol4", "gpt2-no-checksums"]
+)
+def test_the_weights_of_a_state_dict_are_those_that_were_saved(name: str) -> None:
+    """With either style of keys, nested, by another pickle protocol, without checksums."""
+    found = {
+        n.removeprefix("transformer."): t for n, t in read_file(DATA_FOLDER / f"{name}.bin").items()
+    }
+    for stored_name, tensor in make_tensors(SMALLEST_SHAPE).items():
+        assert found[stored_name.removeprefix("transformer.")].tobytes() == tensor.tobytes()
+
+
+def test_buffers_and_the_tied_head_are_listed() -> None:
+    """The table tells dtype and shape before anything is read."""
+    path = DATA_FOLDER / "gpt2.bin"
+    with path.open("rb") as file:
+        tensors = TorchFile(path, file).tensors
+    assert tensors["transformer.h.0.attn.bias"] == TensorInfo("BOOL", (1, 1, 3, 3))
+    assert tensors["transformer.h.0.attn.masked_bias"] == TensorInfo("F32", ())
+    assert tensors["lm_head.weight"] == TensorInfo("F32", (5, 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("gpt2-legacy", "it is in the format of torch before 1.6; load and save it with a newer"),
+        ("whole-model", "it asks for torch.nn.modules.linear.Linear, which no state dict needs"),
+        ("complex", "it asks for torch.ComplexFloatStorage, which no state dict needs"),
+        ("float8", "it asks for torch._utils._rebuild_tensor_v3, which no state dict needs"),
+    ],
+)
+def test_other_files_of_torch_are_refused_by_name(name: str, fault: str) -> None:
+    """The older format, a pickled module, numbers that are no weights."""
+    assert refuse_file(DATA_FOLDER / f"{name}.bin").startswith(fault)
+
+
+def test_a_file_made_by_hand_is_read_as_torchs_are(tmp_path: pathlib.Path) -> None:
+    """What the tests below damage is whole before."""
+    path = write_archive(tmp_path / "x.bin", _ONE_VECTOR, {"0": struct.pack("<2f", 1.5, -2)})
+    assert read_file(path)["x"].tolist() == [1.5, -2]
+
+
+# Tensors against their storages.
+
+
+@pytest.mark.parametrize(
+    ("view", "fault"),
+    [
+        ((0, [3], [1]), "x reaches beyond its storage"),
+        ((1, [2], [1]), "x reaches beyond its storage"),
+        ((3, [], []), "x reaches beyond its storage"),
+        ((0, [2, 2], [1, 1]), "x reaches beyond its storage"),
+        ((0, [2], [2**40]), "x reaches beyond its storage"),
+        ((3, [0], [1]), "x reaches beyond its storage"),
+        ((0, [2], []), "x has not as many strides as sizes"),
+        ((0, [], [1]), "x has not as many strides as sizes"),
+        ((0, [2**40], [0]), "x claims 1.1e+12 elements, more than its file can hold"),
+        ((0, [2**16, 2**16], [0, 0]), "x claims 4.3e+09 elements, more than its file can hold"),
+        ((0, [0, 2**40], [1, 1]), "x claims 1.1e+12 elements, more than its file can hold"),
+    ],
+)
+def test_a_view_that_its_storage_does_not_hold_is_refused(
+    tmp_path: pathlib.Path, view: tuple[int, list[int], list[int]], fault: str
+) -> None:
+    """Too long, too far on, strides too wide, unequal counts, or repeated without end."""
+    offset, shape, strides = view
+    tensor = rebuild(storage("F32", "0", 2), number(offset), sizes(shape), sizes(strides))
+    assert refuse_file(write_archive(tmp_path / "x.bin", program(table({"x": tensor})))) == fault
+
+
+def test_a_huge_tensor_is_refused_before_memory_is_taken(tmp_path: pathlib.Path) -> None:
+    """Two floats repeated to four terabytes."""
+    tensor = rebuild(storage("F32", "0", 2), number(0), sizes([2**40]), sizes([0]))
+    path = write_archive(tmp_path / "x.bin", program(table({"x": tensor})))
+    tracemalloc.start()
+    try:
+        refuse_file(path)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("storages", "fault"),
+    [
+        ({}, "the storage of x is missing"),
+        ({"1": bytes(8)}, "the storage of x is missing"),
+        ({"0": bytes(7)}, "the storage of x is too short for its elements"),
+    ],
+)
+def test_a_storage_that_is_not_there_whole_is_told(
+    tmp_path: pathlib.Path, storages: dict[str, bytes], fault: str
+) -> None:
+    """Missing, under another key, one byte short."""
+    assert refuse_file(write_archive(tmp_path / "x.bin", _ONE_VECTOR, storages)) == fault
+
+
+@pytest.mark.parametrize("key", ["../../secret", "/etc/passwd", "..\\x", "", "data.pkl", "\0"])
+def test_a_storages_key_is_no_path(tmp_path: pathlib.Path, key: str) -> None:
+    """It is looked up among the names in the archive, and nowhere else."""
+    (tmp_path / "secret").write_bytes(bytes(8))
+    (tmp_path / "a").mkdir()
+    path = write_archive(tmp_path / "a" / "x.bin", program(table({"x": vector(key=key)})))
+    assert refuse_file(path) == "the storage of x is missing"
+
+
+def test_names_with_paths_in_the_archive_write_nothing(tmp_path: pathlib.Path) -> None:
+    """Records beside torch's own are passed over, whatever they are called."""
+    extra = {"../evil": b"x", "/evil": b"x", "archive/../../evil": b"x"}
+    path = write_archive(tmp_path / "x.bin", _ONE_VECTOR, extra=extra)
+    assert set(read_file(path)) == {"x"}
+    assert [other.name for other in tmp_path.iterdir()] == ["x.bin"]

@@ -1,0 +1,337 @@
+"""The pickle in a torch file: what is read of it, and that it can run, fill and stop nothing."""
+
+import os
+import pathlib
+import pickle
+import struct
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from export.tensor_file import TensorFileError
+from export.torch_pickle import Storage, StridedTensor, read_state_dict
+from tests.export.torch_files import (
+    DATA_FOLDER,
+    EMPTY_TUPLE,
+    REDUCE,
+    glob,
+    group,
+    number,
+    program,
+    rebuild,
+    sizes,
+    storage,
+    table,
+    text,
+    vector,
+)
+
+_VECTOR = StridedTensor(Storage("F32", "0", 2), 0, (2,), (1,))
+_ORDERED_DICT = glob("collections", "OrderedDict")
+
+
+def refuse(content: bytes) -> str:
+    """Return the one line that a pickle is refused by."""
+    with pytest.raises(TensorFileError) as caught:
+        read_state_dict(content)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def read_stored(name: str) -> bytes:
+    with zipfile.ZipFile(DATA_FOLDER / f"{name}.bin") as archive:
+        return archive.read(f"{name}/data.pkl")
+
+
+def test_a_tensor_is_told_by_its_storage_offset_sizes_and_strides() -> None:
+    """Nothing of it is read yet."""
+    view = rebuild(storage("BF16", "7", 24), number(3), sizes([2, 5]), sizes([10, 2]))
+    found = read_state_dict(program(table({"x": view})))
+    assert found == {"x": StridedTensor(Storage("BF16", "7", 24), 3, (2, 5), (10, 2))}
+
+
+def test_what_is_no_tensor_is_left_out() -> None:
+    """Numbers, text, lists and tables beside the tensors, and entries that no text names."""
+    numbered = b"}" + number(5) + vector() + b"s"
+    entries = {"n": number(1), "t": text("x"), "none": b"N", "list": b"]" + vector() + b"a"}
+    content = program(table({**entries, "table": numbered, "x": vector()}))
+    assert read_state_dict(content) == {"x": _VECTOR}
+
+
+def test_the_table_may_lie_under_state_dict() -> None:
+    """Trainers save their state beside it."""
+    content = program(table({"epoch": number(3), "state_dict": table({"x": vector()})}))
+    assert read_state_dict(content) == {"x": _VECTOR}
+
+
+@pytest.mark.parametrize("value", [b"N", b"]", EMPTY_TUPLE, number(1), text("x"), vector()])
+def test_a_pickle_of_no_table_is_refused(value: bytes) -> None:
+    """Null, a list, a tuple, a number, text, a tensor by itself."""
+    assert refuse(program(value)) == "its data.pkl holds no table of tensors"
+
+
+# Code.
+
+
+class _Caller:
+    """Pickles as a call."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: object) -> None:
+        self._call = (function, arguments)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return self._call
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+@pytest.mark.parametrize("function", [os.system, eval, exec, getattr, pickle.loads, __import__])
+def test_a_call_is_refused_by_name_and_not_made(
+    tmp_path: pathlib.Path, function: Callable[..., Any], protocol: int
+) -> None:
+    """Whatever it is that the pickle calls, alone, within a table and within another call."""
+    ran = tmp_path / "ran"
+    call = _Caller(function, f"__import__('pathlib').Path({str(ran)!r}).touch()")
+    for value in (call, {"x": call}, {"x": _Caller(os.system, call)}):
+        fault = refuse(pickle.dumps(value, protocol))
+        assert fault.startswith("it asks for ")
+        assert fault.endswith(", which no state dict needs")
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("torch._utils", "_rebuild_tensor_v3"),
+        ("torch", "load"),
+        ("torch.storage", "FloatStorage"),
+        ("torch", "FloatStorage.__class__"),
+        ("collections", "OrderedDict.__init_subclass__"),
+        ("collections", "defaultdict"),
+        ("collections OrderedDict", ""),
+        ("", ""),
+    ],
+)
+def test_a_name_near_an_allowed_one_is_refused(module: str, name: str) -> None:
+    """Module and name must both be those of the short list; nothing after a dot is followed."""
+    assert refuse(program(glob(module, name))).startswith("it asks for ")
+
+
+def test_names_that_are_no_text_are_refused() -> None:
+    """STACK_GLOBAL takes its two names from the stack."""
+    assert refuse(b"\x80\x04" + number(1) + number(2) + b"\x93.") == (
+        "it asks for a name that is no text"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "opcode"),
+    [
+        (b"(ios\nsystem\n.", "INST"),
+        (b"(" + _ORDERED_DICT + b"o.", "OBJ"),
+        (_ORDERED_DICT + b")\x81.", "NEWOBJ"),
+        (_ORDERED_DICT + b")}\x92.", "NEWOBJ_EX"),
+        (b"\x82\x01.", "EXT1"),
+        (b"\x83\x01\x00.", "EXT2"),
+        (b"\x84\x01\x00\x00\x00.", "EXT4"),
+        (b"Pabc\n.", "PERSID"),
+        (b"}2.", "DUP"),
+        (b"\x8f.", "EMPTY_SET"),
+        (b"(\x91.", "FROZENSET"),
+        (b"S'abc'\n.", "STRING"),
+        (b"L5L\n.", "LONG"),
+        (b"\x8b" + struct.pack("<i", 1) + b"\x05.", "LONG4"),
+        (b"B" + struct.pack("<I", 1) + b"x.", "BINBYTES"),
+        (b"\x96" + struct.pack("<Q", 1) + b"x.", "BYTEARRAY8"),
+        (b"\x97.", "NEXT_BUFFER"),
+    ],
+)
+def test_an_opcode_that_torch_does_not_write_is_refused_by_name(
+    content: bytes, opcode: str
+) -> None:
+    """Other ways to make an object, to call, to reach a registry, or to fill the memory."""
+    assert refuse(content) == f"it uses the opcode {opcode}, which no state dict needs"
+
+
+def test_build_changes_no_tensor() -> None:
+    """Python's unpickler would give the sizes of a checked tensor others, by BUILD."""
+    state = b"N" + table({"shape": sizes([2**40]), "strides": sizes([0])}) + b"\x86"
+    as_list = b"](" + storage("F32", "0", 2) + number(0) + sizes([9]) + sizes([9]) + b"e"
+    for built in (state, as_list):
+        assert read_state_dict(program(table({"x": vector() + built + b"b"}))) == {"x": _VECTOR}
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (_ORDERED_DICT, group(b"]")),
+        (_ORDERED_DICT, b"N"),
+        (glob("torch._utils", "_rebuild_parameter"), EMPTY_TUPLE),
+        (glob("torch._utils", "_rebuild_parameter"), group(number(1))),
+        (glob("torch._utils", "_rebuild_tensor_v2"), group(vector())),
+        (glob("torch", "FloatStorage"), group(number(2**40))),
+        (text("print"), group(text("x"))),
+        (b"}", EMPTY_TUPLE),
+        (vector(), EMPTY_TUPLE),
+    ],
+)
+def test_a_call_with_other_arguments_is_refused(function: bytes, arguments: bytes) -> None:
+    """The allowed names are no functions either: only the calls that torch writes are known."""
+    assert refuse(program(function, arguments, REDUCE)) == (
+        "it rebuilds something that is no tensor"
+    )
+
+
+# Sizes.
+
+_BAD_COUNTS = {
+    "true": b"\x88",
+    "negative": number(-1),
+    "huge": number(2**62),
+    "longer than any integer": number(2**2000),
+    "float": b"G" + struct.pack(">d", 2.0),
+    "text": text("2"),
+    "none": b"N",
+}
+
+
+@pytest.mark.parametrize("bad", _BAD_COUNTS.values(), ids=_BAD_COUNTS)
+def test_a_count_that_is_none_is_refused(bad: bytes) -> None:
+    """As size, stride, offset, or number of elements: only an integer from 0 on will do."""
+    whole = storage("F32", "0", 2)
+    kind = glob("torch", "FloatStorage")
+    for value in (
+        rebuild(whole, number(0), group(bad), sizes([1])),
+        rebuild(whole, number(0), sizes([2]), group(bad)),
+        rebuild(whole, bad, sizes([2]), sizes([1])),
+        group(text("storage"), kind, text("0"), text("cpu"), bad) + b"Q",
+    ):
+        assert refuse(program(table({"x": value}))) == (
+            "a tensor of it has a size, stride or offset that is no count"
+        )
+
+
+def test_too_many_dimensions_are_refused() -> None:
+    """GPT-2's weights have two, its mask buffers four."""
+    value = rebuild(storage("F32", "0", 2), number(0), sizes([1] * 9), sizes([1] * 9))
+    assert refuse(program(value)) == "a tensor of it has 9 dimensions"
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        text("storage"),
+        number(0),
+        EMPTY_TUPLE,
+        group(text("module"), glob("torch", "FloatStorage"), text("0"), text("cpu"), number(2)),
+        group(text("storage"), text("FloatStorage"), text("0"), text("cpu"), number(2)),
+        group(text("storage"), _ORDERED_DICT, text("0"), text("cpu"), number(2)),
+        group(text("storage"), glob("torch", "FloatStorage"), number(0), text("cpu"), number(2)),
+        group(text("storage"), glob("torch", "FloatStorage"), text("0"), text("cpu")),
+    ],
+)
+def test_a_persistent_id_that_is_no_storages_is_refused(identity: bytes) -> None:
+    """Another type, another first word, another class, a key that is no text, one part short."""
+    assert refuse(program(identity, b"Q")) == "it refers to something that is no storage"
+
+
+# Blow-ups.
+
+
+def nest_pairs(depth: int) -> bytes:
+    """Push a tuple of two of the same tuple, `depth` times over: 2^depth leaves."""
+    return EMPTY_TUPLE + b"q\x00h\x00\x86q\x00" * depth
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda big: table({"x": big}),
+        lambda big: b"}" + big + number(1) + b"s",
+        lambda big: table({"y": vector(), "state_dict": big}),
+        lambda big: b"](" + big + b"e",
+        lambda big: big + b"Q",
+        lambda big: big + EMPTY_TUPLE + REDUCE,
+        lambda big: glob("torch._utils", "_rebuild_tensor_v2") + big + REDUCE,
+        lambda big: rebuild(storage("F32", "0", 2), number(0), big, big),
+        lambda big: big + big + b"\x93",
+        lambda big: table({"y": vector()}) + big + b"b",
+    ],
+    ids=["value", "key", "table", "item", "id", "function", "arguments", "sizes", "name", "state"],
+)
+def test_a_tuple_of_2_to_the_60_leaves_takes_no_time(build: Callable[[bytes], bytes]) -> None:
+    """Wherever it stands, it is neither hashed, compared nor shown, which would not end."""
+    try:
+        assert read_state_dict(program(build(nest_pairs(60)))) in ({}, {"y": _VECTOR})
+    except TensorFileError as error:
+        assert "opcode" not in str(error)
+        assert len(str(error)) < 100
+
+
+@pytest.mark.parametrize("wrap", [b"\x85", b"q\x00}" + text("x") + b"h\x00s"])
+def test_deep_nesting_does_no_harm(wrap: bytes) -> None:
+    """A hundred thousand tuples or tables within one another: no recursion anywhere."""
+    assert read_state_dict(program(table({"x": EMPTY_TUPLE + wrap * 100_000}))) == {}
+
+
+def test_a_large_memo_number_takes_no_memory() -> None:
+    """Python's unpickler would allocate for 4 thousand million objects."""
+    content = program(table({"x": vector()}), b"r\xff\xff\xff\xffj\xff\xff\xff\xff")
+    tracemalloc.start()
+    try:
+        assert read_state_dict(content) == {"x": _VECTOR}
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+# Damage.
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b".",
+        b"\x80\x02.",
+        b"q\x00.",
+        b"h\x00.",
+        b"t.",
+        b"u.",
+        b"(u.",
+        b"}(" + text("x") + b"u.",
+        b"R.",
+        b"Q.",
+        b"b.",
+        b"\x86.",
+        b"\x93.",
+        b"X\xff\xff\xff\xffx.",
+        b"X\x01\x00\x00\x00\xff.",
+        b"\xff.",
+        b"I" + b"9" * 10_000 + b"\n.",
+    ],
+)
+def test_a_broken_program_is_one_line(content: bytes) -> None:
+    """An empty stack, a mark or memo that is not there, a cut argument, an unknown opcode."""
+    assert refuse(content)
+
+
+def test_a_pickle_cut_anywhere_is_one_line() -> None:
+    """Every beginning of what torch wrote."""
+    whole = read_stored("gpt2")
+    for length in range(len(whole)):
+        refuse(whole[:length])
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x80, 0xFF])
+def test_a_pickle_with_any_byte_changed_raises_nothing_else(flip: int) -> None:
+    """It is refused, or a name or number in it is another."""
+    whole = read_stored("layouts")
+    for place in range(len(whole)):
+        changed = whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :]
+        try:
+            read_state_dict(changed)
+        except TensorFileError as error:
+            assert "\n" not in str(error)

@@ -1,0 +1,260 @@
+"""Which files of a folder hold its weights, and weights that are spread over several."""
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from export.checkpoint import WEIGHTS_FILES, open_checkpoint
+from export.config import read_config
+from export.errors import CheckpointError
+from tests.checkpoints import FloatArray, make_tensors, write_checkpoint, write_safetensors
+from tests.export.conversions import SMALLEST_SHAPE
+from tests.export.torch_files import write_state_dict
+
+_INDEX: Final = "model.safetensors.index.json"
+_SHARDS: Final = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Return a checkpoint folder without weights."""
+    folder = write_checkpoint(tmp_path / "checkpoint", SMALLEST_SHAPE, tokenizer=None)
+    (folder / "model.safetensors").unlink()
+    return folder
+
+
+def faults_of(folder: pathlib.Path) -> list[str]:
+    """Return every fault of the weights, those of opening them included."""
+    try:
+        with open_checkpoint(folder) as checkpoint:
+            return checkpoint.find_faults(read_config(folder))
+    except CheckpointError as error:
+        assert "\n" not in str(error)
+        return list(error.faults)
+
+
+def write_weights(folder: pathlib.Path, name: str, value: float) -> None:
+    """Write the weights into one kind of file, ln_f.bias set to `value` throughout."""
+    tensors = {**make_tensors(SMALLEST_SHAPE), "transformer.ln_f.bias": np.full(4, value, "f4")}
+    write = write_safetensors if "safetensors" in name else write_state_dict
+    if name.endswith(".index.json"):
+        write(folder / "shard", tensors)
+        index = {"weight_map": dict.fromkeys(tensors, "shard")}
+        (folder / name).write_text(json.dumps(index))
+    else:
+        write(folder / name, tensors)
+
+
+# Which file.
+
+
+def test_safetensors_come_before_torchs_files_and_whole_ones_before_shards(
+    folder: pathlib.Path,
+) -> None:
+    """Of all four kinds in one folder the first counts; without it, the next."""
+    names = list(WEIGHTS_FILES)
+    assert names == [
+        "model.safetensors",
+        _INDEX,
+        "pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+    ]
+    for name in reversed(names):
+        write_weights(folder, name, names.index(name))
+        with open_checkpoint(folder) as checkpoint:
+            assert checkpoint.read("ln_f.bias").tolist() == [names.index(name)] * 4
+
+
+def test_a_damaged_file_is_not_passed_over_for_another_kind(folder: pathlib.Path) -> None:
+    """The weights of the one may be others than those of the other."""
+    write_weights(folder, "pytorch_model.bin", 0)
+    (folder / "model.safetensors").write_bytes(b"")
+    [fault] = faults_of(folder)
+    assert fault.startswith("model.safetensors cannot be read: ")
+
+
+@pytest.mark.parametrize("name", ["", "model.safetensors", "pytorch_model.bin"])
+def test_no_weights_are_one_fault(folder: pathlib.Path, name: str) -> None:
+    """Nothing there, or a folder of that name: both files are named that would do."""
+    (folder / name).mkdir(exist_ok=True)
+    assert faults_of(folder) == ["model.safetensors is missing, and so is pytorch_model.bin"]
+
+
+@pytest.mark.parametrize("name", ["tf_model.h5", "flax_model.msgpack", "adapter_model.safetensors"])
+def test_weights_of_other_programs_are_named(folder: pathlib.Path, name: str) -> None:
+    """The user sees that they were not overlooked."""
+    (folder / name).touch()
+    [fault] = faults_of(folder)
+    assert fault.endswith(f"; {name} cannot be converted")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_a_git_lfs_pointer_is_told_as_what_it_is(folder: pathlib.Path, name: str) -> None:
+    """A clone without Git LFS has 130 bytes of text in place of the weights."""
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 548105171\n"
+    (folder / name).write_text(pointer)
+    [fault] = faults_of(folder)
+    assert fault.startswith(f"{name} cannot be read: it is a Git LFS pointer")
+
+
+def test_a_damaged_file_of_torch_is_one_line(folder: pathlib.Path) -> None:
+    """The file is named, then what is wrong with it."""
+    (folder / "pytorch_model.bin").write_bytes(b"PK")
+    assert faults_of(folder) == [
+        "pytorch_model.bin cannot be read: it is no zip archive, as torch writes them"
+    ]
+
+
+def test_a_damaged_storage_is_a_fault_of_its_weight(folder: pathlib.Path) -> None:
+    """The other weights are looked at all the same."""
+    tensors = make_tensors(SMALLEST_SHAPE)
+    del tensors["transformer.wpe.weight"]
+    path = folder / "pytorch_model.bin"
+    write_state_dict(path, tensors)
+    bias = tensors["transformer.ln_f.bias"].tobytes()
+    path.write_bytes(path.read_bytes().replace(bias, bytes(len(bias))))
+    missing, damaged = faults_of(folder)
+    assert missing == "wpe.weight is missing"
+    assert damaged.startswith("ln_f.bias cannot be read: its record data/")
+
+
+# Shards.
+
+
+def write_shards(folder: pathlib.Path) -> dict[str, Any]:
+    """Write the weights into two shards, and return the index, written too."""
+    tensors = make_tensors(SMALLEST_SHAPE)
+    index: dict[str, Any] = {"metadata": {"total_size": 1}, "weight_map": {}}
+    for number, shard in enumerate(_SHARDS):
+        part = dict(list(tensors.items())[number::2])
+        write_safetensors(folder / shard, part)
+        index["weight_map"] |= dict.fromkeys(part, shard)
+    write_index(folder, index)
+    return index
+
+
+def write_index(folder: pathlib.Path, index: object) -> None:
+    (folder / _INDEX).write_text(json.dumps(index))
+
+
+def test_shards_are_one_checkpoint(folder: pathlib.Path) -> None:
+    """Every weight is found in the shard that has it."""
+    write_shards(folder)
+    assert faults_of(folder) == []
+    with open_checkpoint(folder) as checkpoint:
+        for name, tensor in make_tensors(SMALLEST_SHAPE).items():
+            assert np.array_equal(checkpoint.read(name.removeprefix("transformer.")), tensor)
+
+
+def test_every_missing_and_damaged_shard_is_told(folder: pathlib.Path) -> None:
+    """Two faults of one look."""
+    write_shards(folder)
+    (folder / _SHARDS[0]).unlink()
+    (folder / _SHARDS[1]).write_bytes(b"")
+    missing, damaged = faults_of(folder)
+    assert missing == f"{_SHARDS[0]} is missing"
+    assert damaged.startswith(f"{_SHARDS[1]} cannot be read: ")
+
+
+def test_a_weight_that_its_shard_lacks_is_told(folder: pathlib.Path) -> None:
+    """The index sends ln_f.bias to the other shard."""
+    index = write_shards(folder)
+    [other] = {*_SHARDS} - {index["weight_map"]["transformer.ln_f.bias"]}
+    index["weight_map"]["transformer.ln_f.bias"] = other
+    write_index(folder, index)
+    assert faults_of(folder) == [
+        f"transformer.ln_f.bias is not in {other}, though {_INDEX} says so"
+    ]
+
+
+def test_a_tensor_in_two_shards_is_told(folder: pathlib.Path) -> None:
+    """Which of the two counts is anyone's guess."""
+    write_shards(folder)
+    write_safetensors(folder / _SHARDS[1], make_tensors(SMALLEST_SHAPE))
+    faults = faults_of(folder)
+    assert f"transformer.wte.weight lies in {_SHARDS[1]} and in another shard" in faults
+    assert len(faults) == 8  # all of the first shard's
+
+
+def test_one_weight_under_two_names_in_two_shards_is_told(folder: pathlib.Path) -> None:
+    """With the prefix here, without it there."""
+    index = write_shards(folder)
+    extra: dict[str, FloatArray] = {"ln_f.bias": np.ones(4, np.float32)}
+    write_safetensors(folder / "extra", extra)
+    index["weight_map"]["ln_f.bias"] = "extra"
+    write_index(folder, index)
+    assert faults_of(folder) == ["ln_f.bias is there twice, once as transformer.ln_f.bias"]
+
+
+@pytest.mark.parametrize(
+    "shard",
+    [
+        "../x",
+        "/etc/passwd",
+        "a/b",
+        "a\\b",
+        "..\\x",
+        "C:x",
+        "x:stream",
+        "..",
+        ".",
+        "",
+        "x\0y",
+    ],
+)
+def test_a_shard_outside_the_folder_is_refused_unopened(folder: pathlib.Path, shard: str) -> None:
+    """Up, absolute, below, in Windows' words, no file's name at all."""
+    write_safetensors(folder.parent / "x", make_tensors(SMALLEST_SHAPE))
+    write_index(folder, {"weight_map": {"transformer.wte.weight": shard}})
+    [fault] = faults_of(folder)
+    assert fault.startswith(f"{_INDEX} names the shard ")
+    assert fault.endswith("which is no plain file name")
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("{", "is not JSON: "),
+        ("[" * 100_000, "is not JSON: "),
+        ("[]", "holds no JSON object"),
+        ("{}", "has no weight_map of files"),
+        ('{"weight_map": []}', "has no weight_map of files"),
+        ('{"weight_map": {"wte.weight": 1}}', "has no weight_map of files"),
+        ('{"weight_map": {}}', "lists no weights"),
+    ],
+)
+def test_a_damaged_index_is_one_line(folder: pathlib.Path, content: str, fault: str) -> None:
+    """No JSON, nested without end, no object, no table, a shard that is a number, nothing."""
+    (folder / _INDEX).write_text(content)
+    assert [told.startswith(f"{_INDEX} {fault}") for told in faults_of(folder)] == [True]
+
+
+def _make_folder(path: pathlib.Path) -> None:
+    path.mkdir()
+
+
+def _make_loop(path: pathlib.Path) -> None:
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize("make", [_make_folder, _make_loop])
+def test_a_shard_that_is_no_file_is_one_line(
+    folder: pathlib.Path, make: Callable[[pathlib.Path], None]
+) -> None:
+    """A folder, or a link to itself."""
+    write_shards(folder)
+    (folder / _SHARDS[0]).unlink()
+    make(folder / _SHARDS[0])
+    [fault] = faults_of(folder)
+    assert fault.startswith(f"{_SHARDS[0]} cannot be read: ")
+
+
+def test_a_name_that_no_file_system_takes_is_one_line(folder: pathlib.Path) -> None:
+    """Ten thousand letters."""
+    write_index(folder, {"weight_map": {"transformer.wte.weight": "x" * 10_000}})
+    [fault] = faults_of(folder)
+    assert "xxx" in fault

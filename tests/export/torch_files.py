@@ -1,0 +1,170 @@
+"""Owns what is known of the files in tests/export/data, and files of that format made by hand."""
+
+import pathlib
+import struct
+import zipfile
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from export.tensor_file import DTYPES as NUMPY_DTYPES
+from export.tensor_file import TensorFileError
+from export.torch_file import TorchFile
+
+DATA_FOLDER: Final = pathlib.Path(__file__).with_name("data")
+
+# dtypes.bin: each dtype as safetensors names it, and in torch's and NumPy's word.
+DTYPES: Final[Mapping[str, str]] = {
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F64": "float64",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+
+_BASE: Final = np.arange(24, dtype=np.float32)
+
+# layouts.bin; the first five are views of one storage.
+LAYOUTS: Final[Mapping[str, npt.NDArray[Any]]] = {
+    "whole": _BASE,
+    "rows": _BASE.reshape(4, 6)[1:3],
+    "columns": _BASE.reshape(4, 6)[:, 2:4],
+    "transposed": _BASE.reshape(4, 6).T,
+    "permuted": _BASE.reshape(2, 3, 4).transpose(2, 0, 1),
+    "expanded": np.full((2, 3), 7, np.float32),
+    "scalar": np.array(3.5, np.float32),
+    "empty": np.zeros((0, 4), np.float32),
+    "parameter": np.ones(2, np.float32),
+}
+
+# Pickles, put together of opcodes as `pickletools` documents them.
+
+EMPTY_TUPLE: Final = b")"
+REDUCE: Final = b"R"
+STOP: Final = b"."
+
+_STORAGES: Final = {
+    "F32": "FloatStorage",
+    "F16": "HalfStorage",
+    "BF16": "BFloat16Storage",
+    "F64": "DoubleStorage",
+    "I64": "LongStorage",
+}
+
+
+def glob(module: str, name: str) -> bytes:
+    """Ask for a global name."""
+    return f"c{module}\n{name}\n".encode()
+
+
+def text(value: str) -> bytes:
+    """Push a string."""
+    content = value.encode("utf-8", "surrogatepass")
+    return b"X" + struct.pack("<I", len(content)) + content
+
+
+def number(value: int) -> bytes:
+    """Push an integer of any size up to 255 bytes."""
+    size = value.bit_length() // 8 + 1
+    return b"\x8a" + bytes([size]) + value.to_bytes(size, "little", signed=True)
+
+
+def group(*items: bytes) -> bytes:
+    """Push a tuple."""
+    return b"(" + b"".join(items) + b"t"
+
+
+def sizes(values: Iterable[int]) -> bytes:
+    """Push a tuple of integers."""
+    return group(*(number(value) for value in values))
+
+
+def table(entries: Mapping[str, bytes]) -> bytes:
+    """Push a dictionary."""
+    return b"}(" + b"".join(text(name) + value for name, value in entries.items()) + b"u"
+
+
+def storage(dtype: str, key: str, elements: int) -> bytes:
+    """Push what stands for a storage."""
+    kind = glob("torch", _STORAGES[dtype])
+    return group(text("storage"), kind, text(key), text("cpu"), number(elements)) + b"Q"
+
+
+def rebuild(*arguments: bytes) -> bytes:
+    """Push a tensor, as torch._utils._rebuild_tensor_v2 would make it."""
+    hooks = glob("collections", "OrderedDict") + EMPTY_TUPLE + REDUCE
+    return glob("torch._utils", "_rebuild_tensor_v2") + group(*arguments, b"\x89", hooks) + REDUCE
+
+
+def vector(*, key: str = "0", elements: int = 2) -> bytes:
+    """Push a whole float32 storage as a tensor of one axis."""
+    return rebuild(storage("F32", key, elements), number(0), sizes([elements]), sizes([1]))
+
+
+def program(*parts: bytes) -> bytes:
+    """Return a whole pickle of protocol 2."""
+    return b"\x80\x02" + b"".join(parts) + STOP
+
+
+# Archives.
+
+
+def write_archive(
+    path: pathlib.Path,
+    pickled: bytes,
+    storages: Mapping[str, bytes] | None = None,
+    *,
+    extra: Mapping[str, bytes] | None = None,
+    compression: int = zipfile.ZIP_STORED,
+) -> pathlib.Path:
+    """Write data.pkl, the storages by key (default: two floats as "0"), and `extra` records."""
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        for key, content in ({"0": bytes(8)} if storages is None else storages).items():
+            archive.writestr(f"archive/data/{key}", content)
+        for name, content in (extra or {}).items():
+            archive.writestr(name, content)
+    return path
+
+
+def write_state_dict(
+    path: pathlib.Path, tensors: Mapping[str, npt.NDArray[np.float32]], *, dtype: str = "F32"
+) -> None:
+    """Write tensors, rounded to `dtype`, each in a storage of its own."""
+    entries, storages = {}, {}
+    for key, (name, tensor) in enumerate(tensors.items()):
+        strides = [stride // tensor.itemsize for stride in np.ascontiguousarray(tensor).strides]
+        entries[name] = rebuild(
+            storage(dtype, str(key), tensor.size),
+            number(0),
+            sizes(tensor.shape),
+            sizes(strides[: tensor.ndim]),
+        )
+        storages[str(key)] = tensor.astype(NUMPY_DTYPES[dtype]).tobytes()
+    write_archive(path, program(table(entries)), storages)
+
+
+# What reading gives.
+
+
+def read_file(path: pathlib.Path) -> dict[str, npt.NDArray[Any]]:
+    """Return every tensor of a file."""
+    with path.open("rb") as file:
+        opened = TorchFile(path, file)
+        return {name: opened.read(name) for name in opened.tensors}
+
+
+def refuse_file(path: pathlib.Path) -> str:
+    """Return the one line that a file is refused by, at the latest when its tensors are read."""
+    with pytest.raises(TensorFileError) as caught:
+        read_file(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -1,0 +1,140 @@
+"""Claims about what a JSON record may say."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gpt2cli.batch.fields import read_id, read_object, read_options, read_prompt
+from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.generation import Overflow
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "{", "{}}", "{bad", "{'prompt': 'x'}", '{"prompt": "x",}', '{"prompt": "x'),
+        *("nul", '{"a": NaN}', '{"a": Infinity}', '{"a": -Infinity}', '{"a": 1e999}'),
+        *('{"a": -1e999}', '{"a": ' + "9" * 5000 + "}", '{"a": "\t"}', "\ufeff{}", '{"a": 01}'),
+        *("[" * 100_000, '{"a":' * 100_000),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_what_is_no_json_is_an_error(text: str) -> None:
+    """Also what only Python takes for JSON, and what nothing could write again."""
+    with pytest.raises(PromptError, match=r"the record is (not JSON: .|nested too deeply)"):
+        read_object(text)
+
+
+@pytest.mark.parametrize("text", ["[]", '["prompt"]', '"prompt"', "1", "null", "true"])
+def test_a_record_is_an_object(text: str) -> None:
+    """Other JSON is told so, with the form that is expected."""
+    with pytest.raises(PromptError, match=r'no JSON object; expected \{"prompt": …\}'):
+        read_object(text)
+
+
+def test_null_is_not_given_and_of_a_key_given_twice_the_last_counts() -> None:
+    """As on the command line."""
+    assert read_object('{"a": 1, "b": null, "a": 2, "c": 3, "c": null}') == {"a": 2}
+
+
+@pytest.mark.parametrize("identity", [0, -1.5, False, True, "", "a", [], [None], {}, {"a": [1]}])
+def test_an_id_is_anything(identity: object) -> None:
+    """What counts as false in Python is an id too."""
+    assert read_id({"id": identity}) == identity
+
+
+def test_an_id_may_be_nested_a_hundred_levels() -> None:
+    """One more could not be written everywhere."""
+    for opened, closed in ("[", "]"), ('{"a":', "}"):
+        deep = json.loads(f"{opened * 99}[]{closed * 99}")
+        assert read_id({"id": deep}) == deep
+        with pytest.raises(PromptError, match="id: expected at most 100 levels"):
+            read_id({"id": [deep]})
+
+
+@pytest.mark.parametrize("prompt", [None, 1, True, ["x"], {"text": "x"}])
+def test_a_prompt_is_a_text(prompt: object) -> None:
+    """A record without one is told what is expected."""
+    with pytest.raises(PromptError, match=r'no prompt; expected "prompt" with a text'):
+        read_prompt({} if prompt is None else {"prompt": prompt})
+
+
+@pytest.mark.parametrize("prompt", ["", "x", "\ud800", "a\0b\n"])
+def test_any_text_is_a_prompt(prompt: str) -> None:
+    """Whether it can be encoded, the tokenizer says."""
+    assert read_prompt({"prompt": prompt}) == prompt
+
+
+def test_options_have_the_types_of_the_configurations() -> None:
+    """One stop is a list of one, greedy is temperature 0, prompt and id are none."""
+    own = {
+        "prompt": "x",
+        "id": 1,
+        "temperature": 1,
+        "greedy": True,
+        "top_k": 3,
+        "stop": "\n",
+        "overflow": "slide",
+        "ignore_eos": False,
+        "samples": 2,
+        "seed": 7,
+        "allow_special": True,
+    }
+    assert read_options(own) == {
+        "temperature": 0.0,
+        "greedy": True,
+        "top_k": 3,
+        "stop": ("\n",),
+        "overflow": Overflow.SLIDE,
+        "ignore_eos": False,
+        "samples": 2,
+        "seed": 7,
+        "allow_special": True,
+    }
+    assert read_options({"stop": ["a", "b"]}) == {"stop": ("a", "b")}
+    assert read_options({"stop": [], "greedy": False}) == {"stop": (), "greedy": False}
+
+
+_WRONG: dict[str, tuple[Any, ...]] = {
+    "temperature": (True, "1", [1.0], {}),
+    "top_k": (True, 1.0, "1", []),
+    "top_p": (False, "x"),
+    "min_p": (True,),
+    "repetition_penalty": ([[]],),
+    "max_new_tokens": (True, 1.5, "3"),
+    "ignore_eos": (0, "true"),
+    "seed": (True, 7.0, "7"),
+    "samples": (True, 1.0, []),
+    "allow_special": (1, "yes"),
+    "greedy": (0, 1, "true", []),
+    "stop": (1, True, {}, ["a", 1], [["a"]], [None]),
+    "overflow": ("Slide", "", 1, True, ["stop"], {}),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in _WRONG.items() for value in values]
+)
+def test_a_wrong_type_is_an_error_that_names_the_option(name: str, value: object) -> None:
+    """True is no number, 1 is not true, 7.0 is not 7, and a number in quotes is a text."""
+    with pytest.raises(UsageError, match=f"^--{name.replace('_', '-')}: expected "):
+        read_options({name: value})
+
+
+@pytest.mark.parametrize(
+    "name", ["temprature", "top-k", "--seed", "index", "completion", "", "\ud800", "PROMPT"]
+)
+def test_an_unknown_option_is_an_error_that_tells_the_known_ones(name: str) -> None:
+    """A misspelt option would else be ignored in silence."""
+    with pytest.raises(UsageError) as error:
+        read_options({"prompt": "x", name: 1})
+    assert str(error.value).startswith(f"unknown option {name}; known are allow_special, greedy, ")
+    assert " temperature, " in str(error.value)
+
+
+def test_many_unknown_options_do_not_fill_the_screen() -> None:
+    """Their names are cut."""
+    with pytest.raises(UsageError) as error:
+        read_options({f"unknown{i}": 1 for i in range(10_000)})
+    assert len(str(error.value)) < 500

@@ -1,0 +1,320 @@
+"""Claims about how an input record becomes a request, or an error that says what is wrong."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpt2cli.batch import BatchItem
+from gpt2cli.errors import PromptError
+from gpt2cli.generation import GenerationConfig, Overflow, Request
+from gpt2cli.sampling import LARGEST_SEED, SamplingConfig
+from gpt2cli.tokenizer import Tokenizer
+from tests.gpt2cli.batch.feeding import fed, feeding
+from tests.gpt2cli.batch.parsing import RUN_SEED, make_parser, make_source, take_all
+
+HUGE = 10**400  # no float can hold it
+ONE = '{"prompt": "x", '
+
+
+def parse(tokenizer: Tokenizer, record: str | bytes, index: int = 0, **options: Any) -> BatchItem:
+    """Return the item of one record."""
+    raw = record if isinstance(record, bytes) else record.encode()
+    return make_parser(tokenizer, **options).parse(raw, index)
+
+
+def request_of(item: BatchItem) -> Request:
+    """Return the request of an item that has one."""
+    assert item.error is None
+    assert item.prepared is not None
+    return item.prepared.request
+
+
+def error_of(item: BatchItem) -> str:
+    """Return the error of an item that has one."""
+    assert item.prepared is None
+    assert item.error
+    assert item.results == 1
+    return item.error
+
+
+@pytest.fixture(scope="module")
+def tokenizer(ascii_tokenizer: Tokenizer) -> Tokenizer:
+    """Return the tokenizer of printable ASCII."""
+    return ascii_tokenizer
+
+
+# Text
+
+
+def test_a_line_is_a_prompt(tokenizer: Tokenizer) -> None:
+    """Whatever it looks like; the other options are the command line's."""
+    item = parse(tokenizer, '{"a": 1}', 3, jsonl=False, given={"top_k": 5}, samples=2)
+    assert item.prompt == '{"a": 1}'
+    assert item.results == 2
+    assert request_of(item) == Request(
+        prompt='{"a": 1}',
+        sampling=SamplingConfig(top_k=5),
+        generation=GenerationConfig(),
+        seed=RUN_SEED + 3,
+        samples=2,
+        index=3,
+    )
+
+
+def test_an_empty_line_is_an_empty_prompt(tokenizer: Tokenizer) -> None:
+    """The model begins with BOS."""
+    item = parse(tokenizer, "", jsonl=False)
+    assert item.prompt == ""
+    assert item.prepared is not None
+    assert item.prepared.prompt_ids == (tokenizer.bos_token_id,)
+
+
+@pytest.mark.parametrize("jsonl", [False, True])
+@pytest.mark.parametrize(
+    ("record", "place"), [(b"caf\xe9", 3), (b"\xff", 0), (b"ab\xed\xa0\x80", 2)]
+)
+def test_invalid_utf8_is_an_error_that_tells_the_byte(
+    tokenizer: Tokenizer, record: bytes, place: int, jsonl: bool
+) -> None:
+    """The prompt is not known then."""
+    item = parse(tokenizer, record, jsonl=jsonl)
+    assert error_of(item) == f"the record is not valid UTF-8 (byte {place})"
+    assert item.prompt is None
+
+
+@pytest.mark.parametrize(("jsonl", "record"), [(False, "x"), (True, '{"prompt": "x"}')])
+def test_a_byte_order_mark_is_no_part_of_the_input(
+    tokenizer: Tokenizer, jsonl: bool, record: str
+) -> None:
+    """At its beginning, where Windows puts it; elsewhere it is text."""
+    raw = b"\xef\xbb\xbf" + record.encode()
+    assert parse(tokenizer, raw, 0, jsonl=jsonl).prompt == "x"
+    assert parse(tokenizer, raw, 1, jsonl=jsonl).prompt != "x"
+
+
+def test_a_record_that_was_too_long_to_read_is_an_error(tokenizer: Tokenizer) -> None:
+    """Its digest is that of the message, which tells its size."""
+    parser = make_parser(tokenizer)
+    items = [parser.parse(PromptError(f"the record has {n} bytes"), 4) for n in (7, 7, 8)]
+    assert error_of(items[0]) == "the record has 7 bytes"
+    assert [item.digest == items[0].digest for item in items] == [True, True, False]
+
+
+# JSON
+
+
+def test_a_record_has_its_own_options(tokenizer: Tokenizer) -> None:
+    """All of them, instead of the command line's, which come before the model's."""
+    own = {
+        "prompt": "x",
+        "id": ["a", 1],
+        "temperature": 0.5,
+        "top_k": 0,
+        "top_p": 1,
+        "min_p": 0.1,
+        "repetition_penalty": 1.5,
+        "max_new_tokens": 0,
+        "stop": "\n",
+        "ignore_eos": True,
+        "overflow": "slide",
+        "seed": 0,
+        "samples": 3,
+        "allow_special": False,
+    }
+    item = parse(
+        tokenizer,
+        json.dumps(own),
+        given={"temperature": 2.0, "top_k": 9, "stop": ("a", "b"), "overflow": Overflow.STOP},
+        own={"temperature": 3.0, "min_p": 0.9},
+        samples=5,
+        allow_special=True,
+    )
+    assert item.identity == ["a", 1]
+    assert item.results == 3
+    assert request_of(item) == Request(
+        prompt="x",
+        sampling=SamplingConfig(
+            temperature=0.5, top_k=0, top_p=1, min_p=0.1, repetition_penalty=1.5
+        ),
+        generation=GenerationConfig(
+            max_new_tokens=0, stop=("\n",), ignore_eos=True, overflow=Overflow.SLIDE
+        ),
+        seed=0,
+        samples=3,
+        allow_special=False,
+    )
+
+
+def test_what_a_record_does_not_say_is_the_command_lines_then_the_models(
+    tokenizer: Tokenizer,
+) -> None:
+    """Null is not said; the seed is the run's plus the index."""
+    record = '{"prompt": "x", "top_k": null, "seed": null, "id": null, "samples": null}'
+    item = parse(
+        tokenizer,
+        record,
+        7,
+        given={"top_k": 9, "temperature": None},
+        own={"top_k": 1, "temperature": 3.0, "min_p": 0.9},
+        samples=5,
+        allow_special=True,
+    )
+    request = request_of(item)
+    assert request.sampling == SamplingConfig(top_k=9, temperature=3.0, min_p=0.9)
+    assert (request.seed, request.samples, request.allow_special) == (RUN_SEED + 7, 5, True)
+    assert item.identity is None
+
+
+@pytest.mark.parametrize(
+    ("record", "temperature"),
+    [
+        ({}, 0.0),
+        ({"temperature": 0.7}, 0.7),
+        ({"greedy": False}, 3.0),
+        ({"greedy": False, "temperature": 0.7}, 0.7),
+        ({"greedy": True, "temperature": 0.7}, 0.0),
+    ],
+    ids=str,
+)
+def test_a_record_may_sample_in_a_greedy_run(
+    tokenizer: Tokenizer, record: dict[str, Any], temperature: float
+) -> None:
+    """By a temperature of its own, or by `greedy` false, which leaves the model's temperature."""
+    item = parse(
+        tokenizer,
+        json.dumps({"prompt": "x", **record}),
+        given={"greedy": True, "temperature": 0.0},
+        own={"temperature": 3.0},
+    )
+    assert request_of(item).sampling.temperature == temperature
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        ("{bad", "the record is not JSON"),
+        ('["x"]', "the record is no JSON object"),
+        ('{"id": 1}', "the record has no prompt"),
+        (ONE + '"temprature": 1}', "unknown option temprature; known are"),
+        (ONE + '"top_k": -1}', "top_k: expected a number 0 or more, found -1"),
+        (ONE + '"temperature": -0.1}', "temperature: expected a number 0 or more, found -0.1"),
+        (ONE + f'"temperature": {HUGE}}}', "temperature: expected a number 0 or more, found 1000"),
+        (ONE + f'"top_p": {HUGE}}}', "top_p: expected a number between 0 and 1, found 1000"),
+        (ONE + f'"seed": {HUGE}}}', "seed: expected 0 to 2^53-1, found 1000"),
+        (ONE + f'"seed": {LARGEST_SEED + 1}}}', "seed: expected 0 to 2^53-1"),
+        (ONE + '"seed": -1}', "seed: expected 0 to 2^53-1, found -1"),
+        (ONE + '"samples": 0}', "samples: expected a number 1 or more, found 0"),
+        (ONE + '"max_new_tokens": -1}', "max_new_tokens: expected a number 0 or more, found -1"),
+        (ONE + '"repetition_penalty": 0}', "repetition_penalty: expected a number above 0"),
+        (ONE + '"stop": ""}', "stop: expected some text, found an empty one"),
+        (ONE + '"stop": [""]}', "stop: expected some text, found an empty one"),
+        (ONE + '"greedy": 1}', "greedy: expected true or false"),
+        (ONE + '"temperature": ' + "[" * 900 + "]" * 900 + "}", ""),
+        (ONE + '"id": ' + "[" * 101 + "]" * 101 + "}", "id: expected at most 100 levels"),
+        ('{"prompt": "' + "x" * 17 + '"}', "the prompt has 17 tokens, the model takes 16"),
+        ('{"prompt": "x", "max_new_tokens": 16, "overflow": "error"}', "the prompt's 1 tokens and"),
+        ('{"prompt": "\\ud800"}', "the prompt is not valid UTF-8 text (at character 0)"),
+    ],
+    ids=lambda text: text[:45],
+)
+def test_a_bad_record_is_an_error_that_says_what_is_wrong(
+    tokenizer: Tokenizer, record: str, error: str
+) -> None:
+    """An option is named as records name it."""
+    assert error_of(parse(tokenizer, record)).startswith(error)
+
+
+def test_a_bad_record_keeps_what_is_known_of_it(tokenizer: Tokenizer) -> None:
+    """Its id and its prompt, as far as they could be read."""
+    assert parse(tokenizer, '{"id": 5, "prompt": 3}').identity == 5
+    item = parse(tokenizer, '{"id": 5, "prompt": "x", "top_k": -1}')
+    assert (item.identity, item.prompt) == (5, "x")
+
+
+@pytest.mark.parametrize(
+    "option", [f'"top_k": {HUGE}', f'"max_new_tokens": {HUGE}', f'"samples": {HUGE}', '"top_p": 0']
+)
+def test_what_has_no_upper_limit_may_be_as_large_as_it_likes(
+    tokenizer: Tokenizer, option: str
+) -> None:
+    """More than there is means all of it."""
+    request_of(parse(tokenizer, ONE + option + "}"))
+
+
+def test_special_text_is_a_token_only_if_it_is_allowed(tokenizer: Tokenizer) -> None:
+    """By the record, or by the command line for all."""
+    record = '{"prompt": "<|endoftext|>"}'
+    allowing = '{"prompt": "<|endoftext|>", "allow_special": true}'
+    lengths = [
+        len(item.prepared.prompt_ids)
+        for item in (
+            parse(tokenizer, record),
+            parse(tokenizer, allowing),
+            parse(tokenizer, record, allow_special=True),
+            parse(tokenizer, record),
+        )
+        if item.prepared is not None
+    ]
+    assert lengths == [13, 1, 1, 13]
+
+
+def test_the_seed_of_a_record_goes_round_at_the_end(tokenizer: Tokenizer) -> None:
+    """The last seed there is, plus one, is 0."""
+    item = parse(tokenizer, '{"prompt": "x"}', LARGEST_SEED + 1 - RUN_SEED)
+    assert request_of(item).seed == 0
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(), children),
+    max_leaves=5,
+)
+KEYS = st.sampled_from(
+    ["prompt", "id", "seed", "samples", "greedy", "stop", "overflow", "top_k", "temperature", "?"]
+)
+
+
+@given(st.binary(max_size=20) | st.dictionaries(KEYS, JSON).map(lambda r: json.dumps(r).encode()))
+def test_whatever_comes_is_a_request_or_an_error(tokenizer: Tokenizer, record: bytes) -> None:
+    """Never an exception; and its id can be written as JSON."""
+    item = parse(tokenizer, record)
+    assert (item.prepared is None) == (item.error is not None)
+    json.dumps(item.identity, allow_nan=False)
+
+
+# The source
+
+
+def test_items_come_in_order_with_their_index_and_digest(tokenizer: Tokenizer) -> None:
+    """Equal records have equal digests."""
+    with fed(b"a\nb\na\n") as descriptor:
+        items = take_all(make_source(descriptor, tokenizer, jsonl=False))
+    assert [(item.index, item.prompt) for item in items] == [(0, "a"), (1, "b"), (2, "a")]
+    assert items[0].digest == items[2].digest != items[1].digest
+
+
+def test_an_item_that_is_given_back_comes_again(tokenizer: Tokenizer) -> None:
+    """Also the last one, before the end."""
+    with fed(b"a\nb\n") as descriptor:
+        source = make_source(descriptor, tokenizer, jsonl=False)
+        first, second = source.take_next(), source.take_next()
+        assert second is not None
+        assert source.take_next() is None
+        source.give_back(second)
+        assert not source.ended
+        assert source.take(wait=False) is second
+        assert source.ended
+        assert first != second
+
+
+def test_there_is_no_item_while_the_input_is_silent(tokenizer: Tokenizer) -> None:
+    """It has not ended either."""
+    with feeding() as feed:
+        source = make_source(feed.reader, tokenizer)
+        assert source.take(wait=True) is None
+        assert not source.ended
+        feed.end()
+        assert take_all(source) == []

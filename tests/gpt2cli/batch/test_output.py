@@ -1,0 +1,117 @@
+"""Claims about a result as the line that is written."""
+
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpt2cli.batch import BatchItem, Result, format_as_record, format_as_text
+from gpt2cli.generation import (
+    Finish,
+    FinishReason,
+    GenerationConfig,
+    PreparedRequest,
+    Request,
+)
+from gpt2cli.loading import LoadedModel
+from gpt2cli.sampling import SamplingConfig
+
+ERROR = Result(BatchItem(3, "", identity="mine", prompt="x", error="top_k: wrong"))
+
+
+def finished(*pieces: str, identity: object = None, prompt: str = "x") -> Result:
+    """Return the second of two samples, which is done."""
+    request = Request(
+        prompt=prompt,
+        sampling=SamplingConfig(),
+        generation=GenerationConfig(),
+        seed=7,
+        samples=2,
+        index=3,
+    )
+    finish = Finish(
+        reason=FinishReason.LENGTH, stop_sequence=None, prompt_tokens=1, completion_tokens=2
+    )
+    item = BatchItem(3, "", identity, prompt, PreparedRequest(request, (1,)))
+    return Result(item, 1, list(pieces), finish)
+
+
+def read(result: Result, model: LoadedModel) -> dict[str, Any]:
+    """Return the record that is written."""
+    line = format_as_record(result, model)
+    assert line.count("\n") == 1
+    record: dict[str, Any] = json.loads(line.encode())
+    return record
+
+
+def test_a_record_tells_the_sample_and_the_id(small_model: LoadedModel) -> None:
+    """The id comes after the index."""
+    record = read(finished("a", "b", identity=[1]), small_model)
+    assert list(record)[:4] == ["index", "id", "prompt", "completion"]
+    assert record | {"index": 3, "id": [1], "completion": "ab", "sample": 1, "seed": 7} == record
+    assert "error" not in record
+
+
+def test_an_errors_record_has_the_same_keys_and_the_error(small_model: LoadedModel) -> None:
+    """So that a table can be made of them all."""
+    record = read(ERROR, small_model)
+    assert list(record) == [*read(finished("a", identity=1), small_model), "error"]
+    assert record["finish_reason"] == "error"
+    assert (record["completion"], record["seed"]) == ("", None)
+    assert (record["prompt"], record["id"], record["error"]) == ("x", "mine", "top_k: wrong")
+
+
+@pytest.mark.parametrize(
+    "identity", [0, False, "", [], {}, 1.5, "\ud800", {"\udfff": ["é"]}], ids=repr
+)
+def test_any_id_comes_back(small_model: LoadedModel, identity: object) -> None:
+    """What counts as false, and a lone surrogate, which UTF-8 cannot say but JSON can."""
+    assert read(finished("a", identity=identity), small_model)["id"] == identity
+
+
+def test_no_id_gives_no_key(small_model: LoadedModel) -> None:
+    """Neither for a sample nor for an error."""
+    assert "id" not in read(finished("a"), small_model)
+    assert "id" not in read(Result(BatchItem(0, "", error="bad")), small_model)
+
+
+def test_a_prompt_that_is_no_text_comes_back(small_model: LoadedModel) -> None:
+    """In the record of its error."""
+    result = Result(BatchItem(0, "", prompt="a\ud800é", error="no text"))
+    assert read(result, small_model)["prompt"] == "a\ud800é"
+
+
+def test_an_errors_text_is_an_empty_line() -> None:
+    """What is wrong is told elsewhere."""
+    assert format_as_text(ERROR) == "\n"
+
+
+@given(st.lists(st.text(), max_size=3))
+def test_a_completion_is_one_line_from_which_it_can_be_had_back(pieces: list[str]) -> None:
+    r"""By undoing \\, \n, \r and \0000, from left to right."""
+    line = format_as_text(finished(*pieces))
+    assert line.count("\n") == 1
+    assert not set(line) & {"\r", "\0"}
+    undone, rest = "", line[:-1]
+    while rest:
+        known = {"\\\\": "\\", "\\n": "\n", "\\r": "\r", "\\0000": "\0"}
+        mark = next((mark for mark in known if rest.startswith(mark)), None)
+        undone += rest[0] if mark is None else known[mark]
+        rest = rest[len(mark or rest[0]) :]
+    assert undone == "".join(pieces)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="printf(1)")
+def test_printf_undoes_the_escapes(tmp_path: pathlib.Path) -> None:
+    r"""`printf '%b'` of the shell, also where digits follow a NUL and letters a backslash."""
+    text = "a\\nb\nc\\\\d\re\0" + "12\\x41\\0101\\c \\\ttäb\\"
+    script = "IFS= read -r line; printf '%b' \"$line\""
+    done = subprocess.run(
+        ["sh", "-c", script], input=format_as_text(finished(text)).encode(), capture_output=True
+    )
+    assert done.stdout == text.encode()

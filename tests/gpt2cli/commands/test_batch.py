@@ -1,0 +1,298 @@
+"""Claims about `gpt2 batch`, in this process: records, bad ones, formats, notes, files."""
+
+import json
+import pathlib
+
+import pytest
+
+from tests.gpt2cli.commands.batches import Record, read, run, write
+from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.model_folders import ModelFolders
+
+# The starter goes on from it with more than one paragraph.
+PARAGRAPHS = {
+    "prompt": 'The end." The old man said',
+    "max_new_tokens": 200,
+    "ignore_eos": True,
+    "seed": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def small(model_folders: ModelFolders) -> pathlib.Path:
+    """Return the smallest model's folder: 33 positions, each z is a token."""
+    return model_folders()
+
+
+# Records and their options
+
+
+def test_each_record_has_its_own_options(
+    starter_folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Side by side in one batch, and each as `generate` does it by its flags."""
+    prompt = "Once upon a time"
+    own: list[tuple[Record, list[str]]] = [
+        ({"greedy": True}, ["--greedy"]),
+        ({"temperature": 1.5, "top_k": 3, "seed": 9}, ["-t", "1.5", "-k", "3", "--seed", "9"]),
+        ({"top_p": 0.5, "seed": 8}, ["-p", "0.5", "--seed", "8"]),
+        ({"min_p": 0.2, "top_k": 0, "seed": 8}, ["--min-p", "0.2", "-k", "0", "--seed", "8"]),
+        ({"repetition_penalty": 3, "seed": 8}, ["--repetition-penalty", "3", "--seed", "8"]),
+        ({"max_new_tokens": 0}, ["-n", "0"]),
+        ({"stop": ["a", "z"], "seed": 8}, ["-s", "a", "-s", "z", "--seed", "8"]),
+        ({"max_new_tokens": 600, "overflow": "error"}, ["-n", "600", "--overflow", "error"]),
+    ]
+    file = write(tmp_path / "in.jsonl", [{"prompt": prompt, **record} for record, _ in own])
+    done = read(invoke("batch", file, "-m", starter_folder, "-n", "12"))
+    for record, (_, flags) in zip(done, own, strict=True):
+        result = invoke("generate", prompt, "-m", starter_folder, "-n", "12", "--json", *flags)
+        if result.exit_code:
+            assert record["error"] == error_line(result)
+        else:
+            ignored = {"index", "seed"} if "--seed" not in flags else {"index"}
+            [single] = read(result)
+            assert without(record, ignored) == without(single, ignored)
+
+
+def without(record: Record, keys: set[str]) -> Record:
+    """Return a record without some keys."""
+    return {key: value for key, value in record.items() if key not in keys}
+
+
+def test_escapes_in_a_records_stop_are_none(
+    starter_folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    r"""JSON has its own: a stop of backslash and n is not met by a paragraph's end."""
+    records = [{**PARAGRAPHS, "stop": "\\n"}, {**PARAGRAPHS, "stop": "\n"}]
+    escaped, newline = run(starter_folder, write(tmp_path / "in.jsonl", records))
+    assert (escaped["stop_sequence"], newline["stop_sequence"]) == (None, "\n")
+    assert escaped["completion"].startswith(newline["completion"] + "\n")
+
+
+def test_lines_are_prompts_whatever_ends_them(
+    starter_folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """LF, CRLF, none at the end; an empty one is an empty prompt, which begins with BOS."""
+    file = tmp_path / "lines"
+    file.write_bytes("é\r\n\n {} \r\n\r\nz".encode())
+    records = run(starter_folder, file, "-n", 1)
+    assert [record["prompt"] for record in records] == ["é", "", " {} ", "", "z"]
+    assert [record["index"] for record in records] == [0, 1, 2, 3, 4]
+    assert records[1]["prompt_tokens"] == 1
+
+
+def test_nul_separated_prompts_hold_newlines(small: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """As from `find -print0`."""
+    file = tmp_path / "prompts"
+    file.write_bytes(b"z\nz\r\n\0\0z")
+    records = run(small, file, "--null", "-n", 0)
+    assert [record["prompt"] for record in records] == ["z\nz\r\n", "", "z"]
+
+
+def test_a_file_named_jsonl_holds_records_and_others_do_if_told(
+    small: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Else the same lines are prompts."""
+    for name, options, prompt in (
+        ("in.jsonl", [], "z"),
+        ("in.txt", ["--jsonl"], "z"),
+        ("in.txt", [], '{"prompt": "z"}'),
+    ):
+        file = write(tmp_path / name, [{"prompt": "z"}])
+        assert [r["prompt"] for r in run(small, file, "-n", 0, *options)] == [prompt]
+
+
+# Bad records
+
+
+def test_bad_records_become_errors_and_the_others_run(
+    small: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Of every kind; the exit code is 1 and the summary counts them."""
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(
+        b'{"prompt": "z"}\n{bad\ncaf\xe9\n\n{"prompt": "z", "tempo": 1}\n'
+        b'{"prompt": "z", "top_p": NaN}\n{"prompt": "\\ud800", "id": "\\ud800"}\n'
+        + json.dumps({"prompt": "z" * 34}).encode()
+        + b'\n{"prompt": "z", "top_k": true}\n{"prompt": "z", "id": 0}\n'
+    )
+    result = invoke("batch", file, "-m", small, "-n", "1", "--ignore-eos")
+    assert result.exit_code == 1
+    records = read(result)
+    assert [record["index"] for record in records] == list(range(10))
+    assert [i for i, r in enumerate(records) if "error" not in r] == [0, 9]
+    assert {r["finish_reason"] for r in records[1:9]} == {"error"}
+    assert result.stderr.startswith("gpt2: 10 records, 8 errors among them, 2 tokens in ")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("size", [1 << 19, 1 << 21])
+def test_a_line_of_megabytes_is_an_error_and_the_rest_goes_on(
+    small: pathlib.Path, tmp_path: pathlib.Path, size: int
+) -> None:
+    """Whether it is read as a prompt that is too long, or not read at all."""
+    file = tmp_path / "lines"
+    file.write_bytes(b"a\n" + b"z" * size + b"\nb\n")
+    result = invoke("batch", file, "-m", small, "-n", "1")
+    first, long, last = read(result)
+    assert result.exit_code == 1
+    assert str(size) in long["error"]
+    assert [r["prompt"] for r in (first, last)] == ["a", "b"]
+
+
+def test_an_input_without_records_gives_none(small: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """And is no failure."""
+    file = tmp_path / "empty"
+    file.touch()
+    result = invoke("batch", file, "-m", small)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.startswith("gpt2: 0 records, 0 tokens in ")
+
+
+# The format text
+
+
+def test_text_is_a_line_for_each_result(
+    starter_folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """An error is an empty one, and the reason a note; all samples stand one below the other."""
+    file = tmp_path / "in.jsonl"
+    file.write_text(
+        '{"prompt": "Once", "samples": 2}\n{bad\n{"prompt": "The", "max_new_tokens": 0}\n'
+        '{"prompt": "x", "a\\nb": 1}\n'
+    )
+    options = ("-n", "9", "--seed", "3", "--ignore-eos")
+    result = invoke("batch", file, "-m", starter_folder, *options, "--format", "text")
+    records = read(invoke("batch", file, "-m", starter_folder, *options))
+    assert result.exit_code == 1
+    assert result.stdout.split("\n") == [*(r["completion"] for r in records), ""]
+    bad, unknown, summary = result.stderr.splitlines()
+    assert bad == f"gpt2: record 1: {records[2]['error']}"
+    assert unknown.startswith("gpt2: record 3: unknown option a b; known are")
+    assert summary.startswith("gpt2: 5 records, 2 errors among them, 18 tokens")
+
+
+def test_text_escapes_newlines(starter_folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """The starter writes paragraphs; each completion stays one line."""
+    file = write(tmp_path / "in.jsonl", [PARAGRAPHS])
+    [record] = run(starter_folder, file)
+    text = invoke("batch", file, "-m", starter_folder, "--format", "text").stdout
+    assert "\n" in record["completion"]
+    assert text == record["completion"].replace("\\", "\\\\").replace("\n", "\\n") + "\n"
+
+
+# Notes, statistics, usage
+
+
+def test_quiet_hides_the_summary_and_the_reasons(
+    small: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """The exit code tells all the same."""
+    file = tmp_path / "in.jsonl"
+    file.write_text("{bad\n")
+    result = invoke("batch", file, "-m", small, "--format", "text", "-q")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "\n", "")
+
+
+def test_stats_tell_batch_size_seed_and_rates(small: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Also when quiet; stdout stays clean."""
+    file = tmp_path / "lines"
+    file.write_text("z\nz\nzz\n")
+    options = ("--stats", "-q", "--batch-size", "3", "--seed", "77", "-n", "4", "--ignore-eos")
+    result = invoke("batch", file, "-m", small, *options)
+    assert len(read(result)) == 3
+    told = result.stderr.splitlines()
+    assert told[0] == "batch size 3"
+    assert "seed 77" in told
+    assert any(line.startswith("prefill 3 tokens in ") for line in told)  # z is prefilled once
+    assert any(line.startswith("decode 9 tokens in ") and "tokens/s" in line for line in told)
+
+
+def test_a_random_seed_is_told_by_stats_and_records(
+    small: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Typed again, it gives the same records."""
+    file = tmp_path / "lines"
+    file.write_text("z\nzz\n")
+    result = invoke("batch", file, "-m", small, "--stats", "-n", "9")
+    first, second = read(result)
+    assert f"seed {first['seed']}" in result.stderr.splitlines()
+    assert second["seed"] == first["seed"] + 1
+    assert run(small, file, "-n", 9, "--seed", first["seed"]) == [first, second]
+
+
+def test_a_file_that_cannot_be_read_is_one_line(
+    small: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """A missing one, and a folder."""
+    for path, reason in (tmp_path / "none", "No such file"), (tmp_path, "Is a directory"):
+        result = invoke("batch", path, "-m", small)
+        assert result.exit_code == 1
+        assert error_line(result).startswith(f"cannot read {path}: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--batch-size", "0"], "--batch-size: expected"),
+        (["--batch-size", "257"], "--batch-size: expected"),
+        (["--batch-size", "many"], "--batch-size: expected"),
+        (["--samples", "0"], "--samples: expected"),
+        (["--seed", "-1"], "--seed: expected"),
+        (["--top-p", "2"], "--top-p: expected"),
+        (["--stop", ""], "--stop: expected"),
+        (["--resume"], "--resume: expected --output FILE"),
+        (["--resume", "-o", "-"], "--resume: - is no file that could be gone on with"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_told_before_a_model_is_looked_for(
+    tmp_path: pathlib.Path, options: list[str], told: str
+) -> None:
+    """In one line, with exit code 2."""
+    file = tmp_path / "lines"
+    file.write_text("z\n")
+    result = invoke("batch", file, "-m", tmp_path / "no-model", *options)
+    assert result.exit_code == 2
+    assert error_line(result).startswith(told)
+
+
+# Output to a file
+
+
+def test_a_file_gets_what_stdout_would(small: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Nothing goes to stdout; an older file is replaced; the journal stands beside it."""
+    file, out = tmp_path / "lines", tmp_path / "out"
+    file.write_text("z\nzz\n")
+    out.write_text("old\n" * 100)
+    options = ("-m", small, "--seed", "1", "-n", "9")
+    shown = invoke("batch", file, *options)
+    result = invoke("batch", file, *options, "-o", out)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert out.read_bytes() == shown.stdout.encode()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lines", "out", "out.resume.json"]
+
+
+@pytest.mark.parametrize("name", ["lines", "link", "other"])
+def test_the_input_is_never_overwritten(
+    small: pathlib.Path, tmp_path: pathlib.Path, name: str
+) -> None:
+    """By its own name, by a link, or as the journal of the output."""
+    file = tmp_path / ("lines" if name != "other" else "other.resume.json")
+    file.write_text("z\n")
+    if name == "link":
+        (tmp_path / "link").symlink_to(file)
+    result = invoke("batch", file, "-m", small, "-o", tmp_path / name)
+    assert result.exit_code == 2
+    assert error_line(result).endswith("is the input")
+    assert file.read_text() == "z\n"
+
+
+def test_a_model_that_cannot_be_had_leaves_the_output_alone(tmp_path: pathlib.Path) -> None:
+    """No journal is begun."""
+    file, out = tmp_path / "lines", tmp_path / "out"
+    file.write_text("z\n")
+    out.write_text("old\n")
+    assert invoke("batch", file, "-m", tmp_path / "no-model", "-o", out).exit_code == 1
+    assert out.read_text() == "old\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lines", "out"]

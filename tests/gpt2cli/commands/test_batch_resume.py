@@ -1,0 +1,219 @@
+"""Claims about `gpt2 batch --resume`, in this process: what goes on, and what is refused."""
+
+import json
+import pathlib
+import shutil
+from dataclasses import dataclass
+
+import pytest
+from typer.testing import Result
+
+from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.model_folders import ModelFolders
+
+RECORDS = b'{"prompt": "z", "samples": 2}\n{bad\n{"prompt": "zz"}\n{"prompt": "zzz", "seed": 5}\n'
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A run that writes to `out`, and can be broken off."""
+
+    model: pathlib.Path
+    file: pathlib.Path
+    out: pathlib.Path
+
+    @property
+    def journal(self) -> pathlib.Path:
+        """The journal beside the output."""
+        return self.out.with_name("out.resume.json")
+
+    @property
+    def files(self) -> tuple[bytes, bytes]:
+        """What output and journal hold."""
+        return self.out.read_bytes(), self.journal.read_bytes()
+
+    def run(
+        self,
+        *options: str,
+        file: pathlib.Path | None = None,
+        model: pathlib.Path | str | None = None,
+    ) -> Result:
+        """Run it in silence; options that are given again count."""
+        same = ("-n", "6", "--ignore-eos", "-q", "--jsonl", "-o", self.out)
+        return invoke("batch", file or self.file, "-m", model or self.model, *same, *options)
+
+    def break_off(self) -> tuple[bytes, bytes]:
+        """Leave the first two records and a half of the third; returns what is left."""
+        output, journal = self.files
+        self.out.write_bytes(b"".join(output.splitlines(keepends=True)[:4])[:-20])
+        self.journal.write_bytes(b"".join(journal.splitlines(keepends=True)[:4]))
+        return self.files
+
+
+@pytest.fixture
+def batch(model_folders: ModelFolders, tmp_path: pathlib.Path) -> Batch:
+    """Return a batch on the smallest model that has not run yet."""
+    file = tmp_path / "records"
+    file.write_bytes(RECORDS)
+    return Batch(model_folders(), file, tmp_path / "out")
+
+
+@pytest.fixture
+def broken(batch: Batch) -> Batch:
+    """Return a batch that was broken off in its third record."""
+    assert batch.run("--seed", "3").exit_code == 1
+    batch.break_off()
+    return batch
+
+
+@pytest.mark.parametrize("options", [[], ["--format", "text"], ["--seed", "9"]], ids=" ".join)
+def test_it_ends_with_the_bytes_of_a_run_in_one_go(batch: Batch, options: list[str]) -> None:
+    """The seed that was random goes on too; 1 tells of the error that was done before."""
+    assert batch.run(*options).exit_code == 1
+    whole = batch.files
+    batch.break_off()
+    assert batch.run(*options, "--resume").exit_code == 1
+    assert batch.files == whole
+
+
+def test_speed_may_be_another(broken: Batch) -> None:
+    """Batch size and threads change no byte, and are not asked about."""
+    result = broken.run("--resume", "--batch-size", "3", "--threads", "1")
+    resumed = broken.files
+    assert result.exit_code == 1
+    broken.run("--seed", "3")
+    assert broken.files == resumed
+
+
+def test_the_same_records_may_come_from_elsewhere(broken: Batch, tmp_path: pathlib.Path) -> None:
+    """Under another name that means JSON by itself."""
+    copy = tmp_path / "copy.jsonl"
+    shutil.copy(broken.file, copy)
+    assert broken.run("--resume", file=copy).exit_code == 1
+
+
+def test_a_complete_run_changes_nothing(batch: Batch) -> None:
+    """And succeeds, if no record of it was an error."""
+    batch.file.write_bytes(RECORDS.replace(b"{bad\n", b""))
+    assert batch.run().exit_code == 0
+    whole = batch.files
+    assert batch.run("--resume").exit_code == 0
+    assert batch.files == whole
+
+
+def test_the_summary_tells_what_was_done_before(broken: Batch) -> None:
+    """Beside what was made now."""
+    same = ("--ignore-eos", "--jsonl", "-n", "6", "-o", broken.out)
+    result = invoke("batch", broken.file, "-m", broken.model, *same, "--resume")
+    assert result.stderr.startswith("gpt2: 2 records, 12 tokens in ")
+    assert result.stderr.endswith("; 2 of the input were done before\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["-t", "0.5"], "temperature null, now it is 0.5"),
+        (["-k", "3"], "top_k null, now it is 3"),
+        (["--greedy"], "greedy false, now it is true"),
+        (["-n", "7"], "max_new_tokens 6, now it is 7"),
+        (["-s", "a", "-s", r"\n"], r'stop null, now it is ["a", "\n"];'),
+        (["--overflow", "slide"], 'overflow "stop", now it is "slide"'),
+        (["-N", "2"], "samples 1, now it is 2"),
+        (["--format", "text"], 'format "jsonl", now it is "text"'),
+        (["--null"], "null false, now it is true"),
+        (["--allow-special"], "allow_special false, now it is true"),
+        (["--seed", "4"], "seed 3, now it is 4"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_other_options_are_refused_with_both_values(
+    broken: Batch, options: list[str], told: str
+) -> None:
+    """In one line; the files stay as they are."""
+    before = broken.files
+    result = broken.run("--resume", *options)
+    assert result.exit_code == 2
+    assert error_line(result).startswith(f"--resume: the run was begun with {told}")
+    assert broken.files == before
+
+
+def test_another_version_is_refused(broken: Batch) -> None:
+    """Ours, and that of onnxruntime."""
+    for name in ("gpt2", "onnxruntime"):
+        output, journal = broken.files
+        header, rest = journal.split(b"\n", 1)
+        changed = json.loads(header)
+        changed["versions"][name] = "0.0.1"
+        left = json.dumps(changed).encode() + b"\n" + rest
+        broken.journal.write_bytes(left)
+        result = broken.run("--resume")
+        assert result.exit_code == 2
+        assert f'begun with {name} "0.0.1", now it is "' in error_line(result)
+        assert broken.files == (output, left)
+        broken.journal.write_bytes(journal)
+
+
+def test_another_model_is_refused(broken: Batch, starter_folder: pathlib.Path) -> None:
+    """By its name."""
+    before = broken.files
+    result = broken.run("--resume", model=starter_folder)
+    assert result.exit_code == 2
+    assert f'begun with model "{broken.model}", now it is "{starter_folder}"' in error_line(result)
+    assert broken.files == before
+
+
+def test_another_model_of_the_same_name_is_refused(
+    batch: Batch,
+    model_folders: ModelFolders,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A local checkpoint whose files were changed is another one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(model_folders.checkpoint(), checkpoint)
+    assert batch.run(model=checkpoint).exit_code == 1
+    before = batch.break_off()
+    config = checkpoint / "config.json"
+    config.write_text(config.read_text() + "\n")
+    result = batch.run("--resume", model=checkpoint)
+    assert result.exit_code == 2
+    assert error_line(result).startswith(
+        "--resume: the run was begun with source files config.json ["
+    )
+    assert batch.files == before
+
+
+def test_other_settings_of_the_model_are_refused(batch: Batch, tmp_path: pathlib.Path) -> None:
+    """Its generation_config.json, as far as it is used."""
+    model = tmp_path / "model"
+    shutil.copytree(batch.model, model)
+    batch.run(model=model)
+    before = batch.break_off()
+    (model / "generation_config.json").write_text('{"top_k": 3}')
+    result = batch.run("--resume", model=model)
+    assert result.exit_code == 2
+    assert "begun with generation_config top_k null, now it is 3" in error_line(result)
+    assert batch.files == before
+
+
+def test_another_input_is_refused(broken: Batch) -> None:
+    """The record that is not the same is named; records that come after may change."""
+    before = broken.files
+    broken.file.write_bytes(RECORDS.replace(b"{bad", b"{BAD"))
+    result = broken.run("--resume")
+    assert result.exit_code == 1
+    assert error_line(result) == "--resume: record 1 of the input is not the one of before"
+    assert broken.files == before
+
+
+def test_a_file_without_a_journal_and_a_damaged_one_are_refused(broken: Batch) -> None:
+    """Before a model is looked for."""
+    broken.journal.write_bytes(b"{}\n")
+    damaged = broken.run("--resume", model="no/such")
+    assert damaged.exit_code == 1
+    assert "out.resume.json is damaged" in error_line(damaged)
+    broken.journal.unlink()
+    alone = broken.run("--resume", model="no/such")
+    assert alone.exit_code == 1
+    assert "has no out.resume.json beside it" in error_line(alone)
