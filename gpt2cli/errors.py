@@ -29,9 +29,9 @@ class ModelError(Gpt2Error):
 class HubError(ModelError):
     """The hub did not give the model; `reason` says why, without what the user may do."""
 
-    def __init__(self, reason: str, advice: str) -> None:
+    def __init__(self, reason: str, advice: str = "") -> None:
         self.reason = reason
-        super().__init__(f"{reason}; {advice}")
+        super().__init__(f"{reason}; {advice}" if advice else reason)
 
 
 class DeviceError(Gpt2Error):

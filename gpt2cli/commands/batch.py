@@ -100,7 +100,7 @@ def _run(ready: "ReadyBatch", output: BatchOutputOptions, notes: "Notes") -> int
         done=0 if journal is None else journal.done,
         hidden=journal is None and _is_stdout_a_terminal(),  # records are progress enough there
     )
-    with _open_output(ready, output) as opened, progress, ctrl_c_as_flag() as pressed:
+    with _open_output(ready, output) as opened, ctrl_c_as_flag() as pressed, progress:
         view = BatchView(
             model,
             opened,

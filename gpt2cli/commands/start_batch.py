@@ -9,8 +9,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import onnxruntime
-
 from gpt2cli.batch import (
     InputReader,
     ItemDefaults,
@@ -169,7 +167,7 @@ def _describe(
         generation_config=from_model,
         precision=model.stored.folder.precision,
         device=str(model.engine.device),
-        versions={"gpt2": metadata.version("gpt2"), "onnxruntime": onnxruntime.__version__},
+        versions={"gpt2": metadata.version("gpt2"), "onnxruntime": model.engine.runtime_version},
     )
 
 

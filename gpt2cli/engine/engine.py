@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpt2cli.engine.cache import DeviceCache, HostCache, KVCache
 from gpt2cli.engine.devices import Device, count_cores
-from gpt2cli.engine.session import open_session
+from gpt2cli.engine.session import RUNTIME_VERSION, open_session
 from gpt2cli.model_folder import ModelFolder, ModelShape
 
 Logits = NDArray[np.float32]
@@ -53,6 +53,11 @@ class Engine:
     def max_slots(self) -> int:
         """How many slots there can be at once."""
         return self._max_slots
+
+    @property
+    def runtime_version(self) -> str:
+        """The version of onnxruntime: another one may compute other bits."""
+        return RUNTIME_VERSION
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from typing import Any
+from typing import Any, Final
 
 import onnxruntime
 
@@ -12,7 +12,8 @@ from gpt2cli.engine.devices import CUDA_PIP, Device
 from gpt2cli.errors import DeviceError, ModelError
 from gpt2cli.model_folder import ModelFolder
 
-_ERRORS_ONLY = 3
+RUNTIME_VERSION: Final[str] = onnxruntime.__version__
+_ERRORS_ONLY: Final = 3
 
 
 def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:

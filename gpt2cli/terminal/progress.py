@@ -12,7 +12,11 @@ if TYPE_CHECKING:
 
 
 class BatchProgress:
-    """Counts records and tokens; shows them while a person watches, and sums them up."""
+    """Counts records and tokens; shows them while a person watches, and sums them up.
+
+    As a context manager it must begin where Ctrl-C is but a flag: rich 15 cannot stop a bar that is
+    half started.
+    """
 
     def __init__(
         self, notes: Notes, *, total_bytes: int | None, done: int = 0, hidden: bool = False
@@ -66,8 +70,7 @@ class BatchProgress:
                 transient=True,
             )
             self._task = self._bar.add_task("0 records", total=self._total_bytes)
-            with ctrl_c_held_back():  # rich 15 cannot stop what is half started
-                self._bar.start()
+            self._bar.start()
         return self
 
     def __exit__(
@@ -77,7 +80,7 @@ class BatchProgress:
         traceback: TracebackType | None,
     ) -> None:
         if self._bar is not None:
-            with ctrl_c_held_back():
+            with ctrl_c_held_back():  # rich 15 cannot stop what is half stopped
                 self._bar.stop()
 
 
