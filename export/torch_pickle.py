@@ -9,6 +9,7 @@ most one small object, so the memory is bounded by the pickle's size.
 """
 
 import pickletools
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -88,7 +89,10 @@ def read_state_dict(content: bytes) -> dict[str, StridedTensor]:
         TensorFileError: if the pickle is damaged, is no table, or needs more than tensors take.
     """
     try:
-        table = _Machine().run(content)
+        with warnings.catch_warnings():
+            # pickletools (Python 3.11) reads a name with a backslash as a string literal.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            table = _Machine().run(content)
     except (ValueError, IndexError, KeyError, UnicodeError) as error:  # pickletools', and our pops
         raise TensorFileError(f"its data.pkl is damaged: {error}") from error
     if isinstance(table, dict) and isinstance(table.get("state_dict"), dict):

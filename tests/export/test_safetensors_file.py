@@ -110,7 +110,7 @@ _DAMAGES: Mapping[str, Callable[[pathlib.Path], object]] = {
     "backwards": _move("transformer.wpe.weight", [128, 80]),
     "negative": _move("transformer.wpe.weight", [-48, 0]),
     "beyond-the-end": _move("transformer.wpe.weight", [10**9, 10**9 + 48]),
-    "entry-a-list": _replace_header(b'{"wte.weight": ["F32", [0], [0, 0]]}'),
+    "entry-a-list": _replace_header(b'{"wte.weight": ["F32", [0], [0, 0]]}', data=b""),
     "shape-beyond-the-file": _replace_header(
         {"wte.weight": {"dtype": "F32", "shape": [0, 2**62], "data_offsets": [0, 0]}}, data=b""
     ),

@@ -111,6 +111,7 @@ def test_a_call_is_refused_by_name_and_not_made(
         ("collections", "OrderedDict.__init_subclass__"),
         ("collections", "defaultdict"),
         ("collections OrderedDict", ""),
+        ("torch", "\\R"),
         ("", ""),
     ],
 )

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Iterator
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from gpt2cli.batch import InputReader
 from gpt2cli.errors import PromptError
 
+_ENDS_AFTER: Final = 1.0
 HANGS_AFTER: Final = 60.0  # seconds; far above what anything here takes
 
 
@@ -33,14 +35,22 @@ class Feed:
 
 @contextlib.contextmanager
 def feeding(data: bytes = b"") -> Iterator[Feed]:
-    """Give a pipe that holds `data`, some kB at most; it is closed at the end."""
+    """Give a pipe that holds `data`, some kB at most; it is closed at the end.
+
+    Not while a reader's thread may still read it: the number would become the next pipe's.
+    """
+    threads_before = set(threading.enumerate())
     feed = Feed()
     feed.write(data)
     try:
         yield feed
     finally:
         feed.end()
-        os.close(feed.reader)
+        readers = set(threading.enumerate()) - threads_before
+        for thread in readers:
+            thread.join(timeout=_ENDS_AFTER)
+        if not any(thread.is_alive() for thread in readers):  # else it waits for a full queue
+            os.close(feed.reader)
 
 
 @contextlib.contextmanager

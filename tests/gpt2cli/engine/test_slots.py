@@ -15,9 +15,11 @@ SLOT_BYTES = 2 * 12 * 768 * 1024 * 4  # keys and values of float32: 75 MB
 PLENTY = 1 << 50
 
 
-@pytest.mark.parametrize(("cores", "slots"), [(1, 8), (2, 16), (4, 32), (5, 32), (64, 32)])
+@pytest.mark.parametrize(
+    ("cores", "slots"), [(1, 16), (2, 16), (3, 24), (4, 32), (5, 32), (64, 32)]
+)
 def test_the_batch_grows_with_the_cores_up_to_a_limit(cores: int, slots: int) -> None:
-    """Eight records a core, 32 at most."""
+    """Eight records a core, 16 at least, 32 at most."""
     assert choose_slots(SHAPE, cores, find_free=lambda: PLENTY) == slots
 
 
