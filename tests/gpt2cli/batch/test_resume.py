@@ -53,7 +53,7 @@ def test_a_run_killed_before_it_emptied_an_older_file_disowns_it(job: Job) -> No
     whole = job.files
     header = whole[1][: whole[1].index(b"\n") + 1]
     for journal in (b"", header[:5], header[:-1], header):
-        job.leave(b"of an older run\n" * 99, journal)
+        job.leave(b"of an older run\n" * 999, journal)
         job.run(resume=True)
         assert job.files == whole
 
