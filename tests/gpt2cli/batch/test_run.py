@@ -30,10 +30,12 @@ class ScriptedItems:
         self._parser = parser
         self._records = records
         self.taken = 0
+        self.waits: list[bool] = []
         self.ended = False
 
     def take(self, *, wait: bool) -> BatchItem | None:
         """Return the next item."""
+        self.waits.append(wait)
         record = next(self._records, None)
         self.ended = record is None
         if not record:
@@ -191,7 +193,7 @@ def test_a_result_is_handed_on_before_the_next_record_comes(tokenizer: Tokenizer
 
 
 def test_a_record_that_comes_later_joins_those_that_run(tokenizer: Tokenizer) -> None:
-    """It comes when three tokens of the first are drawn, and shares the steps that follow."""
+    """It comes after three steps of the first, which wait for nothing, and shares those then."""
     records: list[Record] = [
         {"prompt": "a", "max_new_tokens": 9},
         *("", "", ""),
@@ -201,6 +203,7 @@ def test_a_record_that_comes_later_joins_those_that_run(tokenizer: Tokenizer) ->
     harness.run()
     decoded = [len(call[1]) for call in harness.engine.calls if call[0] == "decode"]
     assert decoded == [1, 1, 1, 2, 2, 1, 1, 1]
+    assert set(harness.items.waits[1:8]) == {False}
     assert harness.places == [(0, 0), (1, 0)]
 
 

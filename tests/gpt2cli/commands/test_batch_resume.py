@@ -86,10 +86,16 @@ def test_speed_may_be_another(broken: Batch) -> None:
 
 
 def test_the_same_records_may_come_from_elsewhere(broken: Batch, tmp_path: pathlib.Path) -> None:
-    """Under another name that means JSON by itself."""
+    """Under a name that means JSON, which --jsonl meant before; but not as lines of text."""
     copy = tmp_path / "copy.jsonl"
     shutil.copy(broken.file, copy)
-    assert broken.run("--resume", file=copy).exit_code == 1
+    same = ("-m", broken.model, "-n", "6", "--ignore-eos", "-q", "-o", broken.out, "--resume")
+    as_text = invoke("batch", broken.file, *same)
+    assert "begun with jsonl true, now it is false" in error_line(as_text)
+    assert invoke("batch", copy, *same).exit_code == 1
+    resumed = broken.files
+    broken.run("--seed", "3")
+    assert broken.files == resumed
 
 
 def test_a_complete_run_changes_nothing(batch: Batch) -> None:
