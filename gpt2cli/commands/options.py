@@ -66,11 +66,17 @@ def _number(
     help: str,  # noqa: A002
     within: str,
     off: str = "",
+    unsaid: str = "",
     default: str,
 ) -> Any:
-    """Declare an option that takes a number; help and errors say the range in the same words."""
+    """Declare an option that takes a number; help and errors say the range in the same words.
+
+    `unsaid` is a word that means the default, as if nothing were given.
+    """
 
     def parse(given: Any) -> Any:
+        if unsaid and given == unsaid:
+            return None
         try:
             return kind(given)
         except ValueError as error:
@@ -360,14 +366,15 @@ class BatchOutputOptions:
         int | None,
         _number(
             _REPORT, "--batch-size", kind=int, help="How many records run at once.",
-            within=f"1 to {MOST_SLOTS}", default="by cores and memory",
+            within=f"1 to {MOST_SLOTS}, or auto", unsaid="auto",
+            default="auto: by cores and memory",
         ),
     ] = None  # fmt: skip
 
     def __post_init__(self) -> None:
         if self.batch_size is not None and not 1 <= self.batch_size <= MOST_SLOTS:
             found = self.batch_size
-            raise UsageError(f"--batch-size: expected a number 1 to {MOST_SLOTS}, found {found}")
+            raise UsageError(f"--batch-size: expected 1 to {MOST_SLOTS}, or auto, found {found}")
         if self.resume and self.output is None:
             raise UsageError("--resume: expected --output FILE, the file to go on with")
 

@@ -56,8 +56,10 @@ class ResultWriter:
         return self._has_no_reader()
 
     def _put(self, text: str) -> None:
+        data = text.encode("utf-8", "replace")
         try:
-            self._file.write(text.encode("utf-8", "replace"))
+            while data:  # an unbuffered file may take a part only, on a disk that is nearly full
+                data = data[self._file.write(data) :]
             self._file.flush()
         except BrokenPipeError:
             raise

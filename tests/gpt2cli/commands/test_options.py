@@ -9,9 +9,10 @@ from typing import Annotated, Any, Final
 import pytest
 import typer
 import typer.main
+from typer.testing import CliRunner
 
 from gpt2cli.app import app
-from gpt2cli.commands.options import ModelOptions, OverflowChoice, flatten
+from gpt2cli.commands.options import BatchOutputOptions, ModelOptions, OverflowChoice, flatten
 from gpt2cli.errors import UsageError
 from gpt2cli.generation import GenerationConfig, Overflow
 from gpt2cli.sampling import SamplingConfig
@@ -203,3 +204,20 @@ def test_a_group_becomes_single_options_and_comes_back_whole() -> None:
     command(name="x", first=1, second=5)
 
     assert taken == [("x", Options(first=1, second=5))]
+
+
+@pytest.mark.parametrize(("given", "meant"), [([], None), (["--batch-size", "auto"], None)])
+def test_a_batch_size_of_auto_is_as_if_nothing_were_given(
+    given: list[str], meant: int | None
+) -> None:
+    """The contract's word for the default."""
+    seen: list[BatchOutputOptions] = []
+
+    def command(*, output: BatchOutputOptions) -> None:
+        seen.append(output)
+
+    application = typer.Typer()
+    application.command()(flatten(command))
+
+    assert CliRunner().invoke(application, given).exit_code == 0
+    assert [options.batch_size for options in seen] == [meant]

@@ -6,6 +6,7 @@ import os
 import pathlib
 import stat
 import sys
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,14 @@ class Broken(io.BytesIO):
         raise self._error
 
 
+class Partial(io.BytesIO):
+    """An unbuffered file that takes three bytes at a time."""
+
+    def write(self, data: Any) -> int:
+        """Take the first three bytes."""
+        return super().write(data[:3])
+
+
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin each test without a wish about colours."""
@@ -46,6 +55,15 @@ def shown(prompt: str, text: str) -> str:
 def test_a_terminal_gets_the_prompt_in_bold_and_all_of_it_safe() -> None:
     """An escape sequence of the model's own is shown, not sent."""
     assert shown("a\x1b", "b\x1b[1m\r") == "\x1b[1ma␛\x1b[22mb␛[1m␍"
+
+
+def test_what_a_file_takes_only_in_part_is_written_to_the_end() -> None:
+    """A nearly full disk or a slow device takes less than it is given, without an error."""
+    file = Partial()
+
+    ResultWriter(file, on_terminal=False).write("twelve bytes")
+
+    assert file.getvalue() == b"twelve bytes"
 
 
 def test_an_empty_prompt_is_nothing_in_bold() -> None:
