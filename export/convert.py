@@ -26,6 +26,7 @@ from export.checkpoint import Checkpoint, expected_weights, open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckpointError, OutputError
 from export.graph import GRAPH_VERSION, add_weight, build_graph
+from export.origin import describe_local
 from export.precision import Precision
 from export.tokenizer import TokenizerFacts, gather_facts, read_tokenizer
 
@@ -79,16 +80,6 @@ def convert(
         manifest = _describe(folder, config, facts, precision)
         manifest["source"] = origin if origin is not None else describe_local(source)
         _write_json(folder / MANIFEST_FILE, manifest)
-
-
-def describe_local(source: Path) -> dict[str, Any]:
-    """Return what identifies a local checkpoint: its path, and each file's size and time."""
-    files = sorted(p for p in source.iterdir() if p.is_file() and not p.name.startswith("."))
-    stats = {p.name: p.stat() for p in files}
-    return {
-        "path": str(source.resolve()),
-        "files": {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()},
-    }
 
 
 def _read_valid(source: Path) -> tuple[GPT2Config, TokenizerFacts]:

@@ -6,7 +6,7 @@ It imports nothing that takes time: until `main` runs, Ctrl-C gives a traceback.
 import os
 import sys
 
-_INTERRUPTED = 130
+_INTERRUPTED = 130  # as in exit_codes, which imports typing
 _STDERR = 2
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from gpt2cli import exit_codes
 from gpt2cli.commands.batch import batch
 from gpt2cli.commands.export import export
 from gpt2cli.commands.generate import generate
@@ -15,10 +16,6 @@ from gpt2cli.commands.models import models
 from gpt2cli.errors import Gpt2Error, UsageError
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 
-_DONE: Final = 0
-_FAILED: Final = 1
-_USAGE: Final = 2
-_INTERRUPTED: Final = 130
 _STDOUT: Final = 1
 
 
@@ -42,23 +39,23 @@ class _Group(TyperGroup):
         except SystemExit as exit_:
             # Typer 0.29 and Rich 15 make exit code 1 of a closed pipe; but nothing is left to do.
             closed = isinstance(exit_.__context__, BrokenPipeError)
-            code = _DONE if closed else exit_.code
+            code = exit_codes.DONE if closed else exit_.code
         except typer.TyperException as error:
             _say(error)
             code = error.exit_code
         except UsageError as error:
             write_error(str(error))
-            code = _USAGE
+            code = exit_codes.USAGE
         except Gpt2Error as error:
             write_error(str(error))
-            code = _FAILED
+            code = exit_codes.FAILED
         except OSError as error:  # a full disk or the like, wherever it is met
             write_error(": ".join(str(part) for part in (error.strerror, error.filename) if part))
-            code = _FAILED
+            code = exit_codes.FAILED
         except (KeyboardInterrupt, typer.Abort):
-            code = _INTERRUPTED
+            code = exit_codes.INTERRUPTED
         _flush_stdout()
-        sys.exit(code if isinstance(code, int) else _DONE)
+        sys.exit(code if isinstance(code, int) else exit_codes.DONE)
 
 
 def _say(error: typer.TyperException) -> None:

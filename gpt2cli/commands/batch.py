@@ -1,10 +1,11 @@
 """`gpt2 batch`: a record in, a record out, many at once, in order."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpt2cli import exit_codes
 from gpt2cli.commands.options import (
     BatchInputOptions,
     BatchOutputOptions,
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from gpt2cli.commands.start_batch import ReadyBatch
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import ResultWriter
-
-_DONE: Final = 0
-_FAILED: Final = 1
-_INTERRUPTED: Final = 130
 
 
 @flatten
@@ -60,10 +57,8 @@ def batch(
     from gpt2cli.terminal.notes import Notes
 
     with Notes(quiet=report.quiet) as notes:
-        from gpt2cli.commands.start_batch import (
-            get_batch_ready,
-            open_input,
-        )  # heavy: not for --help
+        # Heavy: not for --help.
+        from gpt2cli.commands.start_batch import get_batch_ready, open_input
 
         ready = get_batch_ready(
             open_input(file, stdin=find_stdin()),
@@ -79,7 +74,7 @@ def batch(
         if report.stats:
             _report(ready, notes)
     if errors:
-        raise typer.Exit(_FAILED)
+        raise typer.Exit(exit_codes.FAILED)
 
 
 def _run(ready: "ReadyBatch", output: BatchOutputOptions, notes: "Notes") -> int:
@@ -118,7 +113,7 @@ def _run(ready: "ReadyBatch", output: BatchOutputOptions, notes: "Notes") -> int
         run.run(model.engine, model.tokenizer, model.sampler, counts=ready.counts)
         abandoned = opened.is_abandoned()
     if pressed() or abandoned:
-        raise typer.Exit(_INTERRUPTED if pressed() else _DONE)
+        raise typer.Exit(exit_codes.INTERRUPTED if pressed() else exit_codes.DONE)
     notes.note(progress.summarise())
     return progress.errors + (0 if journal is None else journal.errors)
 

@@ -1,10 +1,11 @@
 """`gpt2 generate`: one prompt, one or several completions, streamed as they are made."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpt2cli import exit_codes
 from gpt2cli.commands.options import (
     LimitOptions,
     ModelOptions,
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import ResultWriter
     from gpt2cli.terminal.samples import SampleView
-
-_INTERRUPTED: Final = 130
 
 
 @flatten
@@ -118,7 +117,7 @@ def _stream(
             raise
         view.end()
     if interrupted():
-        raise typer.Exit(_INTERRUPTED)
+        raise typer.Exit(exit_codes.INTERRUPTED)
     if at_limit:
         limit = ready.model.engine.shape.n_positions
         notes.note(f"stopped at the model's limit of {limit} tokens; --overflow slide goes on")

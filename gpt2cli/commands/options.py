@@ -97,6 +97,17 @@ def _text(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: 
     return _option(panel, *names, help=help, parser=parse, **settings)
 
 
+# In two groups, and declared once.
+_AllowSpecial = Annotated[
+    bool,
+    _flag(
+        _REPORT,
+        "--allow-special",
+        help="Read <|endoftext|> in prompts as the token, not as text. Default: as text.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
     """Which model runs, and on what."""
@@ -259,13 +270,7 @@ class PromptOptions:
             help="Read the prompt from FILE; - is stdin. Default: the argument, or stdin.",
         ),
     ] = None
-    allow_special: Annotated[
-        bool,
-        _flag(
-            _REPORT, "--allow-special",
-            help="Read <|endoftext|> in the prompt as the token, not as text. Default: as text.",
-        ),
-    ] = False  # fmt: skip
+    allow_special: _AllowSpecial = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,13 +325,7 @@ class BatchInputOptions:
     null: Annotated[
         bool, _flag(_REPORT, "--null", "-0", help="Records end with NUL. Default: with a newline.")
     ] = False
-    allow_special: Annotated[
-        bool,
-        _flag(
-            _REPORT, "--allow-special",
-            help="Read <|endoftext|> in prompts as the token, not as text. Default: as text.",
-        ),
-    ] = False  # fmt: skip
+    allow_special: _AllowSpecial = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,17 @@ from gpt2cli.sampling import SamplingConfig
 from gpt2cli.settings import settle
 from gpt2cli.store import Listener
 
-RANDOM_SEEDS: Final = 2**32  # enough, and short enough to type again
+_RANDOM_SEEDS: Final = 2**32  # enough, and short enough to type again
 _MOST_SLOTS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SettledOptions:
+    """Both configurations of a request, and which of their values are the model's own."""
+
+    sampling: SamplingConfig
+    generation: GenerationConfig
+    from_model: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +73,20 @@ def get_ready(
         Gpt2Error: whatever is wrong with the options, the model or the prompt.
     """
     given = give_sampling(sampling) | give_limits(limits)
+    asked = settle_options(given, {})
     request = Request(  # before the model is loaded: a bad option is told at once
         prompt=prompt,
-        sampling=settle(SamplingConfig, given, {}).config,
-        generation=settle(GenerationConfig, given, {}).config,
-        seed=secrets.randbelow(RANDOM_SEEDS) if sampling.seed is None else sampling.seed,
+        sampling=asked.sampling,
+        generation=asked.generation,
+        seed=choose_seed(sampling),
         samples=samples,
         allow_special=allow_special,
     )
     loaded = load(model, max_slots=min(samples, _MOST_SLOTS), listener=listener)
-    own = loaded.stored.folder.generation_config
-    settled, limited = settle(SamplingConfig, given, own), settle(GenerationConfig, given, own)
-    request = replace(request, sampling=settled.config, generation=limited.config)
+    settled = settle_options(given, loaded.stored.folder.generation_config)
+    request = replace(request, sampling=settled.sampling, generation=settled.generation)
     prepared = prepare(request, loaded.tokenizer, loaded.engine.shape)
-    return ReadyRequest(loaded, prepared, {**settled.from_model, **limited.from_model})
+    return ReadyRequest(loaded, prepared, settled.from_model)
 
 
 def load(options: ModelOptions, *, max_slots: int | None, listener: Listener) -> LoadedModel:
@@ -96,6 +105,26 @@ def load(options: ModelOptions, *, max_slots: int | None, listener: Listener) ->
         max_slots=max_slots,
         listener=listener,
     )
+
+
+def settle_options(
+    given: Mapping[str, Any], generation_config: Mapping[str, Any]
+) -> SettledOptions:
+    """Return both configurations: what the user gave, else the model's values, else built in.
+
+    Raises:
+        UsageError: if a value of the user's is out of range.
+        ModelError: if a value of the model's is.
+    """
+    sampling = settle(SamplingConfig, given, generation_config)
+    limits = settle(GenerationConfig, given, generation_config)
+    from_model = {**sampling.from_model, **limits.from_model}
+    return SettledOptions(sampling.config, limits.config, from_model)
+
+
+def choose_seed(options: SamplingOptions) -> int:
+    """Return the user's seed, or a random one."""
+    return secrets.randbelow(_RANDOM_SEEDS) if options.seed is None else options.seed
 
 
 def give_sampling(options: SamplingOptions) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """From options to a batch that is ready to run: input, model, items and where the results go."""
 
 import os
-import secrets
 import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -28,12 +27,16 @@ from gpt2cli.commands.options import (
     ModelOptions,
     SamplingOptions,
 )
-from gpt2cli.commands.start import RANDOM_SEEDS, give_limits, give_sampling, load
+from gpt2cli.commands.start import (
+    choose_seed,
+    give_limits,
+    give_sampling,
+    load,
+    settle_options,
+)
 from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.generation import Counts, GenerationConfig, Request
+from gpt2cli.generation import Counts, Request
 from gpt2cli.loading import LoadedModel
-from gpt2cli.sampling import SamplingConfig
-from gpt2cli.settings import settle
 from gpt2cli.store import Listener
 from gpt2cli.terminal.result import is_direct
 
@@ -101,10 +104,7 @@ def get_batch_ready(
     _check(given, run_seed, output.samples)  # before the model is loaded: a bad option is told
     loaded = load(model, max_slots=output.batch_size, listener=listener)
     own = loaded.stored.folder.generation_config
-    from_model = {
-        **settle(SamplingConfig, given, own).from_model,
-        **settle(GenerationConfig, given, own).from_model,
-    }
+    from_model = settle_options(given, own).from_model
     jsonl = source.jsonl or opened.name.endswith(".jsonl")
     defaults = ItemDefaults(given, own, run_seed, output.samples, source.allow_special)
     parser = ItemParser(defaults, loaded.tokenizer, loaded.engine.shape, jsonl=jsonl)
@@ -137,23 +137,24 @@ def _find_kept_file(opened: OpenedInput, output: BatchOutputOptions) -> Path | N
 
 
 def _choose_seed(sampling: SamplingOptions, resumed: Mapping[str, Any] | None) -> int:
-    if sampling.seed is not None:
-        return sampling.seed
-    return secrets.randbelow(RANDOM_SEEDS) if resumed is None else resumed["seed"]
+    if sampling.seed is None and resumed is not None:
+        return resumed["seed"]
+    return choose_seed(sampling)
 
 
 def _check(given: Mapping[str, Any], run_seed: int, samples: int) -> None:
+    asked = settle_options(given, {})
     Request(
         prompt="",
-        sampling=settle(SamplingConfig, given, {}).config,
-        generation=settle(GenerationConfig, given, {}).config,
+        sampling=asked.sampling,
+        generation=asked.generation,
         seed=run_seed,
         samples=samples,
     )
 
 
 def _describe(
-    options: dict[str, Any], model: LoadedModel, run_seed: int, from_model: dict[str, Any]
+    options: dict[str, Any], model: LoadedModel, run_seed: int, from_model: Mapping[str, Any]
 ) -> JournalHeader:
     # What changes the results, or how they are written; not how fast or where to.
     for name in ("seed", "output", "resume", "batch_size"):
@@ -164,7 +165,7 @@ def _describe(
         model=model.stored.name,
         revision=model.stored.revision,
         source=dict(model.stored.folder.source),
-        generation_config=from_model,
+        generation_config=dict(from_model),
         precision=model.stored.folder.precision,
         device=str(model.engine.device),
         versions={"gpt2": metadata.version("gpt2"), "onnxruntime": model.engine.runtime_version},

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from gpt2cli.store.places import state_folder
+from gpt2cli.store.places import keep_json, state_folder
 
 _RETRY_SECONDS: Final = 600.0
 
@@ -35,14 +35,7 @@ def recall_default() -> DefaultMemory:
 
 def remember_default(memory: DefaultMemory) -> None:
     """Keep `memory`, if it can be kept."""
-    path = _path()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".new")
-        temporary.write_text(json.dumps(asdict(memory)), encoding="utf-8")
-        temporary.replace(path)
-    except OSError:
-        return
+    keep_json(_path(), asdict(memory))
 
 
 def _path() -> Path:

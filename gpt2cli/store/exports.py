@@ -112,13 +112,12 @@ def local_origin(checkpoint: Path) -> dict[str, Any]:
     Raises:
         ModelError: if the folder cannot be read.
     """
+    from export.origin import describe_local
+
     try:
-        files = sorted(p for p in checkpoint.iterdir() if p.is_file() and p.name[0] != ".")
-        stats = {p.name: p.stat() for p in files}
+        return describe_local(checkpoint)
     except OSError as error:
         raise ModelError(f"{checkpoint} cannot be read: {error.strerror}") from error
-    sizes_and_times = {name: [s.st_size, s.st_mtime_ns] for name, s in stats.items()}
-    return {"path": str(checkpoint.resolve()), "files": sizes_and_times}
 
 
 def check_again(folder: ModelFolder, provider: str) -> None:

@@ -30,7 +30,7 @@ _DESCRIPTIONS: Final = (
     "added_tokens.json",
 )
 # The forms of weights, the preferred one first: a single file, or an index and its shards.
-_WEIGHTS: Final = (
+WEIGHTS: Final = (
     ("model.safetensors", None),
     ("model.safetensors.index.json", re.compile(r"model-\d+-of-\d+\.safetensors")),
     ("pytorch_model.bin", None),
@@ -126,7 +126,7 @@ def _choose_files(repo: str, listed: Set[str]) -> list[str]:
         HubError: if it cannot be converted for want of one.
     """
     descriptions = [name for name in _DESCRIPTIONS if name in listed]
-    form = next(((name, shard) for name, shard in _WEIGHTS if name in listed), None)
+    form = next(((name, shard) for name, shard in WEIGHTS if name in listed), None)
     if "config.json" not in listed or form is None:
         lacking = "config.json" if "config.json" not in listed else "model.safetensors"
         raise HubError(f"{repo} has no {lacking}", "expected a GPT-2 checkpoint")
@@ -139,7 +139,7 @@ def _find_missing(folder: Path) -> list[str]:
     """Return what a snapshot lacks to be converted; a download may have been cut at any file."""
     if not (folder / "config.json").exists():
         return ["config.json"]
-    for name, shard in _WEIGHTS:
+    for name, shard in WEIGHTS:
         if (folder / name).exists():
             return _find_missing_shards(folder / name) if shard is not None else []
     return ["model.safetensors"]

@@ -1,8 +1,9 @@
 """Where this tool keeps things: the cache, and what it remembers of this user."""
 
+import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import platformdirs
@@ -40,6 +41,17 @@ def writable_cache(note: Callable[[str], None]) -> Path:
         )
     note(f"{usual} cannot be written ({reason}); using {other}")
     return other
+
+
+def keep_json(path: Path, value: Mapping[str, object]) -> None:
+    """Write a small file whole, if it can be written; nothing is lost if it cannot."""
+    temporary = path.with_suffix(".new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(value), encoding="utf-8")
+        temporary.replace(path)
+    except OSError:
+        return
 
 
 def _try_write(folder: Path) -> str | None:

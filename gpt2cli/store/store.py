@@ -20,7 +20,7 @@ from gpt2cli.store.names import (
     StarterName,
     parse_name,
 )
-from gpt2cli.store.places import cache_folder
+from gpt2cli.store.places import cache_folder, keep_json
 
 STARTER_FOLDER: Final = Path(__file__).parent.parent / "starter"
 AUTO_PRECISION: Final = "fp32"
@@ -263,14 +263,7 @@ class _Reference:
 
     def write(self, commit: str) -> None:
         """Keep the commit, if it can be kept."""
-        known = self._read_all() | {self._revision: commit}
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self._path.with_suffix(".new")
-            temporary.write_text(json.dumps(known), encoding="utf-8")
-            temporary.replace(self._path)
-        except OSError:
-            return
+        keep_json(self._path, self._read_all() | {self._revision: commit})
 
     def _read_all(self) -> dict[str, object]:
         try:

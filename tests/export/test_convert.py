@@ -13,7 +13,8 @@ import pytest
 
 from export.checkpoint import open_checkpoint
 from export.config import read_config
-from export.convert import convert, describe_local
+from export.convert import convert
+from export.origin import describe_local
 from export.precision import Precision
 from export.reference import Reference
 from tests.checkpoints import CheckpointShape, make_tensors, write_checkpoint

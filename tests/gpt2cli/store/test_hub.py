@@ -14,6 +14,8 @@ from typing import Final
 
 import pytest
 
+from export.checkpoint import WEIGHTS_FILES
+from gpt2cli.store.hub import WEIGHTS
 from tests.checkpoints import CheckpointShape
 from tests.hub_server import COMMIT, OTHER_COMMIT, HubServer, serve_hub
 from tests.model_folders import ModelFolders
@@ -208,3 +210,8 @@ def test_twelve_processes_with_an_empty_cache_get_twelve_right_answers(client: C
     assert [answer.get("commit") for answer in said] == [COMMIT] * 12
     notes = [note for answer in said for note in answer["notes"]]
     assert sum("exporting" in note for note in notes) == 1
+
+
+def test_the_hub_is_asked_for_the_weights_that_can_be_converted() -> None:
+    """The same kinds in the same order of preference as where they are read."""
+    assert [name for name, _ in WEIGHTS] == list(WEIGHTS_FILES)
