@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpt2cli import exit_codes
+from gpt2cli.commands.option_kinds import flatten
 from gpt2cli.commands.options import (
     BatchInputOptions,
     BatchOutputOptions,
@@ -14,7 +15,6 @@ from gpt2cli.commands.options import (
     ModelOptions,
     ReportOptions,
     SamplingOptions,
-    flatten,
 )
 
 if TYPE_CHECKING:

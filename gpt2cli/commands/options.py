@@ -1,26 +1,16 @@
-"""Declares every option once, in groups that commands take whole.
+"""Declares every option once, in groups. None means that the user did not say."""
 
-A command writes `sampling: SamplingOptions` and `flatten` spreads the group's fields into the
-signature that Typer reads. None means that the user did not say.
-"""
-
-import functools
-import inspect
-from collections.abc import Callable
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Final
 
-import typer
-
-from gpt2cli.commands.text import decode_argument, unescape
+from gpt2cli.commands.option_kinds import flag, number, option, text
 from gpt2cli.errors import UsageError
 
 _MODEL, _SAMPLING, _LIMITS, _REPORT = "Model", "Sampling", "Limits", "Input and output"
 _MOST_THREADS: Final = 1024
 MOST_SLOTS: Final = 256
-_MOST_SHOWN: Final = 40  # characters of a wrong value
 
 
 class PrecisionChoice(StrEnum):
@@ -51,56 +41,10 @@ class OverflowChoice(StrEnum):
     ERROR = "error"
 
 
-def _option(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002
-    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **settings)
-
-
-def _flag(panel: str, *names: str, help: str) -> Any:  # noqa: A002
-    return _option(panel, *names, help=help, metavar="")  # Typer 0.29 would say <bool>
-
-
-def _number(
-    panel: str,
-    *names: str,
-    kind: type[int] | type[float],
-    help: str,  # noqa: A002
-    within: str,
-    off: str = "",
-    unsaid: str = "",
-    default: str,
-) -> Any:
-    """Declare an option that takes a number; help and errors say the range in the same words.
-
-    `unsaid` is a word that means the default, as if nothing were given.
-    """
-
-    def parse(given: Any) -> Any:
-        if unsaid and given == unsaid:
-            return None
-        try:
-            return kind(given)
-        except ValueError as error:
-            shown = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}…"
-            wanted = f"a {'whole ' if kind is int else ''}number {within}"
-            raise UsageError(f"{names[0]}: expected {wanted}, found {shown!r}") from error
-
-    told = f"{help} {within.capitalize()}{off and f'; {off}'}. Default {default}."
-    return _option(panel, *names, help=told, parser=parse)
-
-
-def _text(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002
-    """Declare an option that takes text, with escapes."""
-
-    def parse(given: str) -> str:
-        return unescape(decode_argument(given, names[0]))
-
-    return _option(panel, *names, help=help, parser=parse, **settings)
-
-
 # In two groups, and declared once.
 _AllowSpecial = Annotated[
     bool,
-    _flag(
+    flag(
         _REPORT,
         "--allow-special",
         help="Read <|endoftext|> in prompts as the token, not as text. Default: as text.",
@@ -114,7 +58,7 @@ class ModelOptions:
 
     model: Annotated[
         str | None,
-        _option(
+        option(
             _MODEL, "--model", "-m", metavar="NAME",
             help="Model to run: gpt2, gpt2-medium, gpt2-large, gpt2-xl, distilgpt2, starter, a hub "
             "id (owner/name), or a folder. Default gpt2, or the starter if that is out of reach.",
@@ -122,31 +66,31 @@ class ModelOptions:
     ] = None  # fmt: skip
     revision: Annotated[
         str | None,
-        _option(
+        option(
             _MODEL, "--revision", metavar="REV",
             help="Branch, tag or commit of a hub model. Default main.",
         ),
     ] = None  # fmt: skip
     precision: Annotated[
         PrecisionChoice,
-        _option(_MODEL, "--precision", help="Precision of the weights. Default auto (fp32)."),
+        option(_MODEL, "--precision", help="Precision of the weights. Default auto (fp32)."),
     ] = PrecisionChoice.AUTO
     device: Annotated[
         str,
-        _option(
+        option(
             _MODEL, "--device", metavar="auto|cpu|cuda|cuda:N",
             help="Where the model runs. Default auto: CUDA where a device answers, else the CPU.",
         ),
     ] = "auto"  # fmt: skip
     threads: Annotated[
         int | None,
-        _number(
+        number(
             _MODEL, "--threads", kind=int, within=f"1 to {_MOST_THREADS}", default="all cores",
             help="CPU threads.",
         ),
     ] = None  # fmt: skip
     offline: Annotated[
-        bool, _flag(_MODEL, "--offline", help="Never ask the network. Default: only if needed.")
+        bool, flag(_MODEL, "--offline", help="Never ask the network. Default: only if needed.")
     ] = False
 
     def __post_init__(self) -> None:
@@ -161,7 +105,7 @@ class SamplingOptions:
 
     temperature: Annotated[
         float | None,
-        _number(
+        number(
             _SAMPLING, "--temperature", "-t", kind=float,
             help="Flattens (above 1) or sharpens (below 1) the distribution.",
             within="0 or more", off="0: greedy", default="1.0, or the model's own",
@@ -169,7 +113,7 @@ class SamplingOptions:
     ] = None  # fmt: skip
     top_k: Annotated[
         int | None,
-        _number(
+        number(
             _SAMPLING, "--top-k", "-k", kind=int,
             help="Draw from the k most likely tokens only.",
             within="0 or more", off="0: off", default="40, or the model's own",
@@ -177,7 +121,7 @@ class SamplingOptions:
     ] = None  # fmt: skip
     top_p: Annotated[
         float | None,
-        _number(
+        number(
             _SAMPLING, "--top-p", "-p", kind=float,
             help="Draw from the fewest tokens whose probabilities reach p.",
             within="between 0 and 1", off="1: off", default="1.0, or the model's own",
@@ -185,7 +129,7 @@ class SamplingOptions:
     ] = None  # fmt: skip
     min_p: Annotated[
         float | None,
-        _number(
+        number(
             _SAMPLING, "--min-p", kind=float,
             help="Drop tokens less likely than p times the most likely one.",
             within="between 0 and 1", off="0: off", default="0.0, or the model's own",
@@ -193,18 +137,18 @@ class SamplingOptions:
     ] = None  # fmt: skip
     repetition_penalty: Annotated[
         float | None,
-        _number(
+        number(
             _SAMPLING, "--repetition-penalty", kind=float,
             help="Make tokens of prompt and completion less likely.",
             within="above 0", off="1: off", default="1.0, or the model's own",
         ),
     ] = None  # fmt: skip
     greedy: Annotated[
-        bool, _flag(_SAMPLING, "--greedy", help="Always take the most likely token (-t 0).")
+        bool, flag(_SAMPLING, "--greedy", help="Always take the most likely token (-t 0).")
     ] = False
     seed: Annotated[
         int | None,
-        _number(
+        number(
             _SAMPLING, "--seed", kind=int, help="Seed of the draws.",
             within="0 to 2^53-1", default="random, told by --stats and --json",
         ),
@@ -217,7 +161,7 @@ class LimitOptions:
 
     max_new_tokens: Annotated[
         int | None,
-        _number(
+        number(
             _LIMITS, "--max-new-tokens", "-n", kind=int,
             help="Most tokens to generate, the prompt not counted.",
             within="0 or more", default="256, or the model's own",
@@ -225,18 +169,18 @@ class LimitOptions:
     ] = None  # fmt: skip
     stop: Annotated[
         list[str] | None,
-        _text(
+        text(
             _LIMITS, "--stop", "-s", metavar="TEXT",
             help=r"End before this text; repeatable; \n and \t are understood. Default: none.",
         ),
     ] = None  # fmt: skip
     ignore_eos: Annotated[
         bool,
-        _flag(_LIMITS, "--ignore-eos", help="Go on when the model ends the text. Default: end."),
+        flag(_LIMITS, "--ignore-eos", help="Go on when the model ends the text. Default: end."),
     ] = False
     overflow: Annotated[
         OverflowChoice,
-        _option(
+        option(
             _LIMITS, "--overflow",
             help="At the model's context limit: stop there, slide on with the last half, or refuse "
             "up front (error). Default stop.",
@@ -249,10 +193,10 @@ class ReportOptions:
     """What is told beside the result."""
 
     stats: Annotated[
-        bool, _flag(_REPORT, "--stats", help="Tell speeds, counts and the seed on stderr.")
+        bool, flag(_REPORT, "--stats", help="Tell speeds, counts and the seed on stderr.")
     ] = False
     quiet: Annotated[
-        bool, _flag(_REPORT, "--quiet", "-q", help="No notes and no progress on stderr.")
+        bool, flag(_REPORT, "--quiet", "-q", help="No notes and no progress on stderr.")
     ] = False
 
 
@@ -262,7 +206,7 @@ class PromptOptions:
 
     file: Annotated[
         Path | None,
-        _option(
+        option(
             _REPORT,
             "--file",
             "-f",
@@ -279,7 +223,7 @@ class OutputOptions:
 
     samples: Annotated[
         int,
-        _number(
+        number(
             _REPORT, "--samples", "-N", kind=int,
             help="How many completions, from one reading of the prompt.",
             within="1 or more", default="1",
@@ -287,23 +231,23 @@ class OutputOptions:
     ] = 1  # fmt: skip
     separator: Annotated[
         str,
-        _text(
+        text(
             _REPORT, "--separator", metavar="TEXT",
             help=r"Line between samples; \n and \t are understood. Default ---.",
         ),
     ] = "---"  # fmt: skip
     echo: Annotated[
         bool,
-        _flag(
+        flag(
             _REPORT, "--echo/--no-echo", help="Print the prompt before its completion. Default: do."
         ),
     ] = True
     json: Annotated[
-        bool, _flag(_REPORT, "--json", help="Print one JSON record per sample, not text.")
+        bool, flag(_REPORT, "--json", help="Print one JSON record per sample, not text.")
     ] = False
     output: Annotated[
         Path | None,
-        _option(
+        option(
             _REPORT, "--output", "-o", metavar="FILE",
             help="Write the result to FILE, whole or not at all; - is stdout. Default: stdout.",
         ),
@@ -316,14 +260,14 @@ class BatchInputOptions:
 
     jsonl: Annotated[
         bool,
-        _flag(
+        flag(
             _REPORT, "--jsonl",
             help='Records are JSON objects: {"prompt": …}, with "id" and any option by its long '
             "name with underscores. Default: for a FILE named .jsonl; else lines are prompts.",
         ),
     ] = False  # fmt: skip
     null: Annotated[
-        bool, _flag(_REPORT, "--null", "-0", help="Records end with NUL. Default: with a newline.")
+        bool, flag(_REPORT, "--null", "-0", help="Records end with NUL. Default: with a newline.")
     ] = False
     allow_special: _AllowSpecial = False
 
@@ -334,7 +278,7 @@ class BatchOutputOptions:
 
     samples: Annotated[
         int,
-        _number(
+        number(
             _REPORT, "--samples", "-N", kind=int,
             help="How many completions of each prompt, as consecutive records.",
             within="1 or more", default="1",
@@ -342,7 +286,7 @@ class BatchOutputOptions:
     ] = 1  # fmt: skip
     format: Annotated[
         FormatChoice,
-        _option(
+        option(
             _REPORT, "--format",
             help="Write JSON records, or completions alone, one a line, newlines escaped as \\n. "
             "Default jsonl.",
@@ -350,20 +294,18 @@ class BatchOutputOptions:
     ] = FormatChoice.JSONL  # fmt: skip
     output: Annotated[
         Path | None,
-        _option(
+        option(
             _REPORT, "--output", "-o", metavar="FILE",
             help="Write to FILE, with FILE.resume.json beside it. Default: stdout.",
         ),
     ] = None  # fmt: skip
     resume: Annotated[
         bool,
-        _flag(
-            _REPORT, "--resume", help="Go on with the run that was writing FILE. Default: begin."
-        ),
+        flag(_REPORT, "--resume", help="Go on with the run that was writing FILE. Default: begin."),
     ] = False
     batch_size: Annotated[
         int | None,
-        _number(
+        number(
             _REPORT, "--batch-size", kind=int, help="How many records run at once.",
             within=f"1 to {MOST_SLOTS}, or auto", unsaid="auto",
             default="auto: by cores and memory",
@@ -376,43 +318,3 @@ class BatchOutputOptions:
             raise UsageError(f"--batch-size: expected 1 to {MOST_SLOTS}, or auto, found {found}")
         if self.resume and self.output is None:
             raise UsageError("--resume: expected --output FILE, the file to go on with")
-
-
-def flatten(command: Callable[..., None]) -> Callable[..., None]:
-    """Spread the option groups among a command's parameters into single options."""
-    hints = get_type_hints(command, include_extras=True)
-    parameters: list[inspect.Parameter] = []
-    groups: dict[str, type[Any]] = {}
-    for parameter in inspect.signature(command).parameters.values():
-        hint = hints[parameter.name]
-        if isinstance(hint, type) and is_dataclass(hint):
-            groups[parameter.name] = hint
-            parameters += _parameters_of(hint)
-        else:
-            parameters.append(
-                parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY)
-            )
-
-    @functools.wraps(command)
-    def spread(**values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
-        command(**values)
-
-    spread.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    spread.__annotations__ = {p.name: p.annotation for p in parameters}
-    return spread
-
-
-def _parameters_of(group: type[Any]) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-
-    def parameter(declared: Field[Any]) -> inspect.Parameter:
-        return inspect.Parameter(
-            declared.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=declared.default,
-            annotation=hints[declared.name],
-        )
-
-    return [parameter(declared) for declared in fields(group)]

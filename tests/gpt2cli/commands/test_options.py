@@ -12,7 +12,8 @@ import typer.main
 from typer.testing import CliRunner
 
 from gpt2cli.app import app
-from gpt2cli.commands.options import BatchOutputOptions, ModelOptions, OverflowChoice, flatten
+from gpt2cli.commands.option_kinds import flatten
+from gpt2cli.commands.options import BatchOutputOptions, ModelOptions, OverflowChoice
 from gpt2cli.errors import UsageError
 from gpt2cli.generation import GenerationConfig, Overflow
 from gpt2cli.sampling import SamplingConfig
