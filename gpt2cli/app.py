@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from gpt2cli import exit_codes
 from gpt2cli.commands.batch import batch
+from gpt2cli.commands.chat import chat
 from gpt2cli.commands.export import export
 from gpt2cli.commands.generate import generate
 from gpt2cli.commands.models import models
@@ -90,6 +91,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.command()(generate)
+app.command()(chat)
 app.command()(batch)
 app.command()(export)
 app.add_typer(models, name="models")

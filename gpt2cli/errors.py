@@ -5,6 +5,7 @@ Gpt2Error                a known failure: one line, exit code 1
 ├── PromptError          this prompt cannot be run; others can
 ├── ModelError           there is no such model, or it cannot be had, converted or read
 │   └── HubError         the hub did not give it
+├── ConversationError    a file holds no conversation that could be gone on with
 ├── DeviceError          the device asked for cannot run the model
 └── OutputError          the result cannot be written
 """
@@ -32,6 +33,10 @@ class HubError(ModelError):
     def __init__(self, reason: str, advice: str = "") -> None:
         self.reason = reason
         super().__init__(f"{reason}; {advice}" if advice else reason)
+
+
+class ConversationError(Gpt2Error):
+    """A file holds no conversation that could be gone on with."""
 
 
 class DeviceError(Gpt2Error):

@@ -49,6 +49,15 @@ class ModelFolder:
         return self.path / "tokenizer.json"
 
     @property
+    def config(self) -> Mapping[str, Any]:
+        """The checkpoint's own config.json.
+
+        Raises:
+            ModelError: if it is damaged.
+        """
+        return _read_object(self.path / "config.json")
+
+    @property
     def generation_config(self) -> Mapping[str, Any]:
         """The model's own generation_config.json; empty where there is none.
 

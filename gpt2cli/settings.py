@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from gpt2cli.errors import ModelError, UsageError
@@ -40,9 +41,15 @@ class Settings(Generic[T]):
 
 
 def settle(
-    config_type: type[T], given: Mapping[str, Any], generation_config: Mapping[str, Any]
+    config_type: type[T],
+    given: Mapping[str, Any],
+    generation_config: Mapping[str, Any],
+    *,
+    built_in: Mapping[str, Any] = MappingProxyType({}),
 ) -> Settings[T]:
     """Build a `config_type` from what the user gave (None: nothing) and from the model's defaults.
+
+    `built_in` takes the place of the type's own defaults.
 
     Raises:
         UsageError: if a value of the user's is out of range.
@@ -60,7 +67,8 @@ def settle(
     except UsageError as error:
         raise ModelError(f"the model's generation_config.json: {error}") from error
     chosen = {name: value for name, value in given.items() if name in known and value is not None}
-    return Settings(config_type(**(own | chosen)), own)
+    usual = {name: value for name, value in built_in.items() if name in known}
+    return Settings(config_type(**(usual | own | chosen)), own)
 
 
 def check_types(config_type: "type[DataclassInstance]", own: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTE_OF: Final = _byte_alphabet()
+_ID_LIMIT: Final = 2**32  # of what tokenizers takes for an id
 
 
 class Tokenizer:
@@ -43,13 +44,25 @@ class Tokenizer:
         self.eos_token_ids = folder.eos_token_ids
 
     def encode(self, text: str, *, allow_special: bool = False) -> list[int]:
-        """Return the ids of a prompt; an empty one is the BOS id alone.
+        """Return the ids of a prompt, as `encode_text`; an empty one is the BOS id alone.
+
+        Raises:
+            PromptError: as `encode_text`, or if it is empty though the model has no BOS.
+        """
+        ids = self.encode_text(text, allow_special=allow_special)
+        if ids:
+            return ids
+        if self.bos_token_id is None:
+            raise PromptError("the prompt is empty and the model has no BOS token; give some text")
+        return [self.bos_token_id]
+
+    def encode_text(self, text: str, *, allow_special: bool = False) -> list[int]:
+        """Return the ids of a text and no other; an empty one has none.
 
         `allow_special` reads `<|endoftext|>` and its like as the token instead of as text.
 
         Raises:
-            PromptError: if the text is not valid Unicode, needs an id that the model lacks, or is
-                empty though the model has no BOS.
+            PromptError: if the text is not valid Unicode, or needs an id that the model lacks.
         """
         self._tokenizer.encode_special_tokens = not allow_special
         try:
@@ -66,22 +79,41 @@ class Tokenizer:
                 f"the prompt's token {self._tokenizer.id_to_token(beyond)!r} has the id {beyond}, "
                 f"but the model's vocabulary ends at {self._vocab_size - 1}; leave it out"
             )
-        if ids:
-            return ids
-        if self.bos_token_id is None:
-            raise PromptError("the prompt is empty and the model has no BOS token; give some text")
-        return [self.bos_token_id]
+        return ids
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the bytes that a token adds to the text: none for special and unknown ids."""
+        return b"" if token_id in self._silent_ids else self.spell(token_id)
+
+    def spell(self, token_id: int) -> bytes:
+        """Return the bytes that a token stands for: a special one's name, none for unknown ids."""
         known = self._bytes.get(token_id)
         if known is None:
             known = self._bytes[token_id] = self._find_bytes(token_id)
         return known
 
+    def decode(self, ids: Iterable[int]) -> bytes:
+        """Return the bytes of the text that `encode_text` made ids of, special tokens by name.
+
+        Raises:
+            PromptError: if an id belongs to no token.
+        """
+        pieces = []
+        for token_id in ids:
+            piece = self.spell(token_id) if 0 <= token_id < _ID_LIMIT else b""
+            if not piece:
+                last = max(self._tokenizer.get_vocab().values())
+                raise PromptError(f"no token has the id {token_id}: expected ids 0 to {last}")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def show(self, ids: Iterable[int]) -> str:
+        """Return the text that ids spell, special tokens by name, U+FFFD for what is no UTF-8."""
+        return b"".join(map(self.spell, ids)).decode("utf-8", "replace")
+
     def _find_bytes(self, token_id: int) -> bytes:
         token = self._tokenizer.id_to_token(token_id)
-        if token is None or token_id in self._silent_ids:
+        if token is None:
             return b""
         if all(character in _BYTE_OF for character in token):
             return bytes(_BYTE_OF[character] for character in token)

@@ -9,6 +9,7 @@ from gpt2cli.commands.option_kinds import flag, number, option, text
 from gpt2cli.errors import UsageError
 
 _MODEL, _SAMPLING, _LIMITS, _REPORT = "Model", "Sampling", "Limits", "Input and output"
+_CHAT: Final = "Conversation"
 _MOST_THREADS: Final = 1024
 MOST_SLOTS: Final = 256
 
@@ -24,6 +25,14 @@ class ExportPrecision(StrEnum):
     """Values of --precision where something is written."""
 
     FP32 = "fp32"
+
+
+class TemplateChoice(StrEnum):
+    """Values of --template."""
+
+    AUTO = "auto"
+    TRANSCRIPT = "transcript"
+    DIALOGPT = "dialogpt"
 
 
 class FormatChoice(StrEnum):
@@ -164,7 +173,7 @@ class LimitOptions:
         number(
             _LIMITS, "--max-new-tokens", "-n", kind=int,
             help="Most tokens to generate, the prompt not counted.",
-            within="0 or more", default="256, or the model's own",
+            within="0 or more", default="256 (chat 128), or the model's own",
         ),
     ] = None  # fmt: skip
     stop: Annotated[
@@ -318,3 +327,50 @@ class BatchOutputOptions:
             raise UsageError(f"--batch-size: expected 1 to {MOST_SLOTS}, or auto, found {found}")
         if self.resume and self.output is None:
             raise UsageError("--resume: expected --output FILE, the file to go on with")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatFormOptions:
+    """Who speaks, in what form the model sees it, and where it is kept."""
+
+    user_name: Annotated[
+        str | None,
+        text(
+            _CHAT, "--user-name", metavar="NAME",
+            help="Your name in the transcript. Default User.",
+        ),
+    ] = None  # fmt: skip
+    bot_name: Annotated[
+        str | None,
+        text(
+            _CHAT, "--bot-name", metavar="NAME",
+            help="The model's name in the transcript. Default Bot.",
+        ),
+    ] = None  # fmt: skip
+    system: Annotated[
+        str | None,
+        text(
+            _CHAT, "--system", metavar="TEXT",
+            help="Text before the conversation, kept when old turns go. Default: none.",
+        ),
+    ] = None  # fmt: skip
+    template: Annotated[
+        TemplateChoice,
+        option(
+            _CHAT, "--template",
+            help="Form in which the model sees the conversation: lines that begin with a name, or "
+            "DialoGPT's. Default auto: DialoGPT's if the model's config.json says so.",
+        ),
+    ] = TemplateChoice.AUTO  # fmt: skip
+    session: Annotated[
+        Path | None,
+        option(
+            _CHAT, "--session", metavar="FILE",
+            help="Keep the conversation in FILE after each turn, and take it up again from there. "
+            "Default: it is not kept.",
+        ),
+    ] = None  # fmt: skip
+    json: Annotated[
+        bool, flag(_REPORT, "--json", help="Print one JSON record per turn, not text.")
+    ] = False
+    allow_special: _AllowSpecial = False

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from gpt2cli.commands.options import LimitOptions, ModelOptions, SamplingOptions
@@ -108,16 +109,21 @@ def load(options: ModelOptions, *, max_slots: int | None, listener: Listener) ->
 
 
 def settle_options(
-    given: Mapping[str, Any], generation_config: Mapping[str, Any]
+    given: Mapping[str, Any],
+    generation_config: Mapping[str, Any],
+    *,
+    built_in: Mapping[str, Any] = MappingProxyType({}),
 ) -> SettledOptions:
     """Return both configurations: what the user gave, else the model's values, else built in.
+
+    `built_in`: a command's own defaults, in place of the configurations'.
 
     Raises:
         UsageError: if a value of the user's is out of range.
         ModelError: if a value of the model's is.
     """
-    sampling = settle(SamplingConfig, given, generation_config)
-    limits = settle(GenerationConfig, given, generation_config)
+    sampling = settle(SamplingConfig, given, generation_config, built_in=built_in)
+    limits = settle(GenerationConfig, given, generation_config, built_in=built_in)
     from_model = {**sampling.from_model, **limits.from_model}
     return SettledOptions(sampling.config, limits.config, from_model)
 

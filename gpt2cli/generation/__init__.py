@@ -1,5 +1,6 @@
 """The decode loop: requests → slots → prefill → (sample, decode)* → chunks."""
 
+from gpt2cli.generation.kept import KeptSlot
 from gpt2cli.generation.loop import (
     Counts,
     LogitsEngine,
@@ -16,6 +17,7 @@ from gpt2cli.generation.requests import (
     Overflow,
     PreparedRequest,
     Request,
+    check_seed,
     prepare,
     seed_of,
 )
@@ -26,11 +28,13 @@ __all__ = [
     "Finish",
     "FinishReason",
     "GenerationConfig",
+    "KeptSlot",
     "LogitsEngine",
     "Overflow",
     "PreparedRequest",
     "Request",
     "SampleSource",
+    "check_seed",
     "generate",
     "generate_from",
     "in_sample_order",

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2cli.generation.kept import KeptSlot
 from gpt2cli.generation.requests import Chunk, PreparedRequest
 from gpt2cli.generation.sample import Sample
 from gpt2cli.model_folder import ModelShape
@@ -92,12 +93,16 @@ def generate(
     *,
     counts: Counts | None = None,
     interrupted: Callable[[], bool] = lambda: False,
+    kept: KeptSlot | None = None,
 ) -> Iterator[Chunk]:
     """Yield the chunks of all samples as they are made; `counts` is kept up to date meanwhile.
 
     A finished sample's slot is taken by the next one at once. What a sample yields depends on its
     request alone: each prompt is prefilled by itself. Once `interrupted` says so, the samples that
     run finish with what they have and no other begins. Closing the iterator stops all work.
+
+    With `kept`, for runs of one sample each, the slot stays open between them: a prompt that begins
+    as the one before went on is prefilled from there, so the text depends on what came before.
     """
     return generate_from(
         _IterableSource(iter(requests)),
@@ -106,6 +111,7 @@ def generate(
         sampler,
         counts=counts,
         interrupted=interrupted,
+        kept=kept,
     )
 
 
@@ -117,10 +123,11 @@ def generate_from(
     *,
     counts: Counts | None = None,
     interrupted: Callable[[], bool] = lambda: False,
+    kept: KeptSlot | None = None,
 ) -> Generator[Chunk, None, None]:
     """Do as `generate` with samples that may come later: those that run never wait for them."""
     counts = counts if counts is not None else Counts()
-    loop = _Loop(engine, tokenizer, sampler, counts, interrupted)
+    loop = _Loop(engine, tokenizer, sampler, counts, interrupted, kept)
     try:
         yield from loop.run(source)
     finally:
@@ -152,6 +159,7 @@ class _Loop:
     sampler: Sampler
     counts: Counts
     interrupted: Callable[[], bool]
+    kept: KeptSlot | None
     active: list[Sample] = field(default_factory=list)  # active[i] runs in slot i
 
     def run(self, source: SampleSource) -> Iterator[Chunk]:
@@ -172,8 +180,7 @@ class _Loop:
     def close(self) -> None:
         """Free every slot."""
         while self.active:
-            self.active.pop()
-            self.engine.free(len(self.active))
+            self._release(len(self.active) - 1)
 
     def _refill(self, source: SampleSource) -> Iterator[Chunk]:
         """Give finished samples' slots, then free ones, to waiting samples; close the rest."""
@@ -193,9 +200,16 @@ class _Loop:
             yield from self._prefill(slot)
         for slot in reversed(range(len(self.active))):
             if self.active[slot].finished:
-                self.engine.free(slot)
-                self.active[slot] = self.active[-1]
-                self.active.pop()
+                self._release(slot)
+
+    def _release(self, slot: int) -> None:
+        """Free a slot, or keep it for the next run."""
+        if self.kept is not None and len(self.active) == 1:
+            self.kept.keep(self.active[slot])
+        else:
+            self.engine.free(slot)
+        self.active[slot] = self.active[-1]
+        self.active.pop()
 
     def _place(self, sample: Sample, slot: int) -> None:
         """Put a sample into a slot, with its prompt's cache where some slot still begins with it.
@@ -208,11 +222,15 @@ class _Loop:
         )
         if source is not None:
             sample.prefix_logits = self.active[source].prefix_logits
+            sample.feed(len(sample.prefix))
             if source != slot:
                 self.engine.fork(source, slot)
             self.engine.rewind(slot, len(sample.prefix))
         elif slot < len(self.active):
             self.engine.rewind(slot, 0)
+        elif self.kept is not None and self.kept.fed:
+            self.kept.lend(sample)
+            self.engine.rewind(slot, sample.fed)
         self.active[slot : slot + 1] = [sample]
 
     def _prefill(self, slot: int) -> Iterator[Chunk]:
@@ -223,11 +241,12 @@ class _Loop:
         if logits is None:
             if sample.slid:
                 self.engine.rewind(slot, 0)
-            ids = sample.window
+            ids = sample.window[sample.fed :]
             started = time.perf_counter()
             logits = self.engine.extend(slot, ids, [len(ids) - 1])  # [1, V]
             self.counts.prefill_seconds += time.perf_counter() - started
             self.counts.prefill_tokens += len(ids)
+            sample.feed(len(ids))
             if not sample.slid:
                 sample.prefix_logits = logits
         yield from self._draw(logits, [sample])
@@ -239,6 +258,8 @@ class _Loop:
         logits = self.engine.decode(ids)  # [n, V]
         self.counts.decode_seconds += time.perf_counter() - started
         self.counts.decode_tokens += len(ids)
+        for sample in self.active:
+            sample.fed += 1
         yield from self._draw(logits, self.active)
 
     def _draw(self, logits: Logits, samples: Sequence[Sample]) -> Iterator[Chunk]:

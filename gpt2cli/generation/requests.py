@@ -1,5 +1,6 @@
 """What goes into the decode loop and what comes out: requests, their limits, and chunks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -64,8 +65,7 @@ class Request:
     allow_special: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed <= LARGEST_SEED:
-            raise UsageError(f"--seed: expected 0 to 2^53-1, found {self.seed}")
+        check_seed(self.seed)
         if self.samples < 1:
             raise UsageError(f"--samples: expected a number 1 or more, found {self.samples}")
 
@@ -98,18 +98,38 @@ class Chunk:
     finish: Finish | None = None
 
 
+def check_seed(seed: int) -> None:
+    """Check the range of a seed.
+
+    Raises:
+        UsageError: naming it.
+    """
+    if not 0 <= seed <= LARGEST_SEED:
+        raise UsageError(f"--seed: expected 0 to 2^53-1, found {seed}")
+
+
 def seed_of(run_seed: int, index: int) -> int:
     """Return the effective seed of the request at `index` that names none itself."""
     return (run_seed + index) % (LARGEST_SEED + 1)
 
 
-def prepare(request: Request, tokenizer: Tokenizer, shape: ModelShape) -> PreparedRequest:
+def prepare(
+    request: Request,
+    tokenizer: Tokenizer,
+    shape: ModelShape,
+    *,
+    prompt_ids: Sequence[int] | None = None,
+) -> PreparedRequest:
     """Encode the prompt and check that it fits as its `overflow` asks.
+
+    `prompt_ids`: what the model is to see, if that is not the prompt alone.
 
     Raises:
         PromptError: if it does not, or cannot be encoded.
     """
-    ids = tuple(tokenizer.encode(request.prompt, allow_special=request.allow_special))
+    if prompt_ids is None:
+        prompt_ids = tokenizer.encode(request.prompt, allow_special=request.allow_special)
+    ids = tuple(prompt_ids)
     config, limit = request.generation, shape.n_positions
     if config.overflow is Overflow.STOP and len(ids) > limit:
         raise PromptError(

@@ -33,6 +33,8 @@ class Sample:
         self.prefix = tuple(self._window)  # the ids that the slot begins with, until they slide
         self.slid = False
         self.needs_prefill = True
+        self.fed = 0  # how many ids of the window the slot holds
+        self.prefills: list[tuple[int, int]] = []  # the places that one call each has filled
         # After `prefix`; kept while the slot begins with it, since other samples may share both.
         self.prefix_logits: NDArray[np.float32] | None = None  # [1, V]
         self.row = Row(
@@ -62,6 +64,11 @@ class Sample:
             return text
         self._check_limits()
         return text + self._flush() if self.finished else text
+
+    def feed(self, count: int) -> None:
+        """Take note that one prefill has put so many more ids of the window into the slot."""
+        self.prefills.append((self.fed, self.fed + count))
+        self.fed += count
 
     def interrupt(self) -> str:
         """End here and return the text that was held back."""
@@ -94,6 +101,8 @@ class Sample:
         """Keep the last half: learned positions cannot be shifted, so it is prefilled anew."""
         self._window = self._window[-max(1, self._limit // 2) :]
         self.slid = self.needs_prefill = True
+        self.fed = 0
+        self.prefills = []
         self.prefix_logits = None
 
     def _flush(self) -> str:

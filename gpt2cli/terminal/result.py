@@ -5,7 +5,6 @@ import re
 import select
 import stat
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +13,7 @@ from typing import BinaryIO, Final, Self
 from gpt2cli.errors import OutputError
 from gpt2cli.terminal.notes import wants_colour
 from gpt2cli.terminal.safety import make_safe
+from gpt2cli.whole_file import replacing
 
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[22m"
@@ -80,17 +80,11 @@ class ResultWriter:
 
 
 class FileResultWriter(ResultWriter):
-    """Writes to a temporary file beside `path` and renames it when all went well."""
+    """Writes to a file that takes its name when all went well."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".gpt2-")
-        except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror}") from error
-        self._temporary = Path(name)
-        self._open_file = os.fdopen(handle, "wb")
-        super().__init__(self._open_file, on_terminal=False)
+        self._replacing = replacing(path)
+        super().__init__(self._replacing.__enter__(), on_terminal=False)
 
     def __exit__(
         self,
@@ -98,23 +92,13 @@ class FileResultWriter(ResultWriter):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        try:
-            if kind is None:
-                os.fsync(self._open_file.fileno())
-            self._open_file.close()
-            if kind is None:
-                self._temporary.chmod(_mode_of(self._path))
-                self._temporary.replace(self._path)
-        except OSError as failure:
-            raise OutputError(f"cannot write {self._path}: {failure.strerror}") from failure
-        finally:
-            self._temporary.unlink(missing_ok=True)
+        self._replacing.__exit__(kind, error, traceback)
 
 
 def open_result(path: Path | None) -> ResultWriter:
     """Return the writer for `--output`; None and `-` are stdout.
 
-    A link is followed. A device or a pipe has no half-written state: it is written directly.
+    A device or a pipe has no half-written state: it is written directly.
 
     Raises:
         OutputError: if the file cannot be written.
@@ -125,7 +109,7 @@ def open_result(path: Path | None) -> ResultWriter:
         return ResultWriter(sys.stdout.buffer, on_terminal=sys.stdout.isatty())
     try:
         if not is_direct(path):
-            return FileResultWriter(Path(os.path.realpath(path)))
+            return FileResultWriter(path)
         # Appending: /dev/stdout may be a file that others write too. A FIFO waits for its reader.
         file = path.open("ab", buffering=0)
         return ResultWriter(file, on_terminal=file.isatty(), close=True)
@@ -142,15 +126,6 @@ def is_direct(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return not regular or _DESCRIPTOR.fullmatch(str(path)) is not None
-
-
-def _mode_of(path: Path) -> int:
-    """Return the mode of the file that is replaced, or that of a new file."""
-    if path.exists():
-        return stat.S_IMODE(path.stat().st_mode)
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def _watch_readers(file: BinaryIO) -> Callable[[], bool]:

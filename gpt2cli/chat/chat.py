@@ -1,0 +1,217 @@
+"""Runs a conversation: each message becomes a prompt, each completion a reply."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from gpt2cli.chat.context import build_history, fit, ids_that_spell
+from gpt2cli.chat.conversation import Conversation, Turn
+from gpt2cli.chat.templates import TEMPLATES, Template
+from gpt2cli.errors import UsageError
+from gpt2cli.generation import (
+    Counts,
+    Finish,
+    FinishReason,
+    GenerationConfig,
+    KeptSlot,
+    LogitsEngine,
+    PreparedRequest,
+    Request,
+    check_seed,
+    generate,
+    prepare,
+    seed_of,
+)
+from gpt2cli.sampling import Sampler, SamplingConfig
+from gpt2cli.tokenizer import Tokenizer
+
+_RANDOM_SEEDS: Final = 2**32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSettings:
+    """How replies are made. With a seed, a turn's own is that and its number; else a random one.
+
+    Raises:
+        UsageError: if the seed is out of range.
+    """
+
+    sampling: SamplingConfig
+    generation: GenerationConfig
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.seed is not None:
+            check_seed(self.seed)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A message whose prompt fits, on its way to its reply."""
+
+    prepared: PreparedRequest
+    before: Conversation  # without this message, and without the turns that had to go
+    dropped: int  # turns that the model saw before and no longer sees
+    counts: Counts = field(default_factory=Counts)
+    finish: Finish | None = None
+    reply: str = ""
+
+    @property
+    def request(self) -> Request:
+        """The request; its prompt is the message alone."""
+        return self.prepared.request
+
+
+class Chat:
+    """One conversation with a model; the KV cache is kept between its turns."""
+
+    def __init__(
+        self,
+        engine: LogitsEngine,
+        tokenizer: Tokenizer,
+        sampler: Sampler,
+        *,
+        template: str,
+        settings: ChatSettings,
+        conversation: Conversation,
+        allow_special: bool = False,
+    ) -> None:
+        """Begin; `template` is a name in TEMPLATES, `allow_special` is for messages.
+
+        Raises:
+            UsageError: if the model cannot be used with the template.
+        """
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._sampler = sampler
+        self._allow_special = allow_special
+        self._kept = KeptSlot()
+        self.template = template
+        self.settings = settings
+        self.conversation = conversation
+        self._make_template(conversation)
+
+    @property
+    def n_positions(self) -> int:
+        """How many tokens the model can see."""
+        return self._engine.shape.n_positions
+
+    def context(self) -> tuple[str, int]:
+        """Return the text that the model sees before the next message, and its number of tokens."""
+        ids = build_history(self.conversation, self._make_template(self.conversation))
+        return self._tokenizer.show(ids), len(ids)
+
+    def ask(self, message: str) -> Exchange:
+        """Prepare the prompt of a message.
+
+        Raises:
+            PromptError: if it cannot be encoded, or does not fit even alone.
+        """
+        return self._prepare(self.conversation, message.strip())
+
+    def ask_again(self, message: str | None = None) -> Exchange:
+        """Prepare the last turn anew: with the seed that was set, or another random one.
+
+        `message` takes the place of what was said.
+
+        Raises:
+            UsageError: if there is no turn yet.
+        """
+        if not self.conversation.turns:
+            raise UsageError("nothing has been said yet")
+        if message is None:
+            message = self.conversation.turns[-1].message
+        return self._prepare(self.conversation.take_back(), message.strip())
+
+    def undo(self) -> Turn:
+        """Take the last turn back and return it.
+
+        Raises:
+            UsageError: if there is none.
+        """
+        if not self.conversation.turns:
+            raise UsageError("nothing has been said yet")
+        turn = self.conversation.turns[-1]
+        self.conversation = self.conversation.take_back()
+        return turn
+
+    def answer(self, exchange: Exchange, interrupted: Callable[[], bool]) -> Iterator[str]:
+        """Yield the reply as it is made, without the white space around it; then it is a turn.
+
+        Once `interrupted` says so the reply ends with what it has. If nothing at all was made of it
+        by then, the conversation stays as it was.
+        """
+        chunks = generate(
+            self._engine,
+            self._tokenizer,
+            self._sampler,
+            [exchange.prepared],
+            counts=exchange.counts,
+            interrupted=interrupted,
+            kept=self._kept,
+        )
+        text, trimmer = "", _Trimmer()
+        for chunk in chunks:
+            text += chunk.text
+            exchange.finish = chunk.finish
+            if shown := trimmer.feed(chunk.text):
+                exchange.reply += shown
+                yield shown
+        if exchange.finish is not None:
+            self._add_turn(exchange, exchange.finish.reason, text.rstrip())
+
+    def _prepare(self, conversation: Conversation, message: str) -> Exchange:
+        template = self._make_template(conversation)
+        settings = self.settings
+        stop = (*settings.generation.stop, *template.stop)
+        request = Request(
+            prompt=message,
+            sampling=settings.sampling,
+            generation=replace(settings.generation, stop=stop),
+            seed=self._choose_seed(len(conversation.turns)),
+            index=len(conversation.turns),
+        )
+        before, ids = fit(
+            conversation,
+            message,
+            template,
+            n_positions=self.n_positions,
+            max_new_tokens=settings.generation.max_new_tokens,
+        )
+        prepared = prepare(request, self._tokenizer, self._engine.shape, prompt_ids=ids)
+        return Exchange(prepared, before, dropped=before.first - conversation.first)
+
+    def _add_turn(self, exchange: Exchange, reason: FinishReason, text: str) -> None:
+        drawn = self._kept.completion_of(exchange.prepared.prompt_ids)
+        ids = None if drawn is None else ids_that_spell(text, drawn, self._tokenizer)
+        request = exchange.request
+        turn = Turn(request.prompt, exchange.reply, reason, request.seed, ids)
+        self.conversation = exchange.before.add(turn)
+
+    def _choose_seed(self, number: int) -> int:
+        if self.settings.seed is None:
+            return secrets.randbelow(_RANDOM_SEEDS)
+        return seed_of(self.settings.seed, number)
+
+    def _make_template(self, conversation: Conversation) -> Template:
+        form = TEMPLATES[self.template]
+        return form(conversation, self._tokenizer, allow_special=self._allow_special)
+
+
+class _Trimmer:
+    """Takes the white space off both ends of streamed text."""
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """Return the text that surely stands between other text."""
+        text = self._held + text
+        if not self._begun:
+            text = text.lstrip()
+        shown = text.rstrip()
+        self._held = text[len(shown) :]
+        self._begun = self._begun or bool(shown)
+        return shown

@@ -1,0 +1,54 @@
+"""What was said: turns, the names of the two who speak, and the text that stands before it all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gpt2cli.errors import UsageError
+from gpt2cli.generation import FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message and its reply, without the white space around them."""
+
+    message: str
+    reply: str
+    finish_reason: FinishReason
+    seed: int
+    # The reply as it was drawn; None where only its text is known.
+    reply_ids: Sequence[int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """Turns in order; the model sees those from `first` on.
+
+    Raises:
+        UsageError: if a name cannot stand before a line of the transcript.
+    """
+
+    user_name: str = "User"
+    bot_name: str = "Bot"
+    system: str = ""
+    turns: tuple[Turn, ...] = ()
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        for option, name in (("--user-name", self.user_name), ("--bot-name", self.bot_name)):
+            if name != name.strip() or len(name.splitlines()) != 1:
+                raise UsageError(f"{option}: expected a name on one line, found {name!r}")
+        if self.user_name == self.bot_name:
+            raise UsageError(f"--bot-name: expected another name than {self.user_name!r}")
+
+    def add(self, turn: Turn) -> "Conversation":
+        """Return the conversation with one more turn."""
+        return replace(self, turns=(*self.turns, turn))
+
+    def take_back(self) -> "Conversation":
+        """Return the conversation without its last turn; if no other is seen, all are again."""
+        turns = self.turns[:-1]
+        return replace(self, turns=turns, first=self.first if self.first < len(turns) else 0)
+
+    def forget(self) -> "Conversation":
+        """Return the conversation without any turn."""
+        return replace(self, turns=(), first=0)

@@ -1,0 +1,132 @@
+"""`gpt2 chat`: a conversation, typed on a terminal or read from a script."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from gpt2cli import exit_codes
+from gpt2cli.commands.option_kinds import flatten
+from gpt2cli.commands.options import (
+    ChatFormOptions,
+    LimitOptions,
+    ModelOptions,
+    ReportOptions,
+    SamplingOptions,
+)
+from gpt2cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpt2cli.commands.start_chat import ReadyChat
+    from gpt2cli.terminal.chat_input import ChatInput
+    from gpt2cli.terminal.notes import Notes
+    from gpt2cli.terminal.replies import ReplyView
+    from gpt2cli.terminal.result import ResultWriter
+
+
+@flatten
+def chat(
+    *,
+    form: ChatFormOptions,
+    sampling: SamplingOptions,
+    limits: LimitOptions,
+    report: ReportOptions,
+    model: ModelOptions,
+) -> None:
+    """Talk with a model.
+
+    It sees a transcript and writes the next line of it. /help lists the commands; Ctrl-C ends a
+    reply, Ctrl-D the chat. Replies go to stdout, everything else to stderr.
+
+    For example:
+
+    gpt2 chat --system "A talk between a farmer and a fox." --bot-name Fox
+
+    gpt2 chat --json < script.txt | jq -r .completion
+    """
+    from gpt2cli.commands.start_chat import check
+    from gpt2cli.terminal.notes import Notes
+    from gpt2cli.terminal.result import open_result
+
+    check(sampling, limits, form)
+    with Notes(quiet=report.quiet) as notes, open_result(None) as writer:
+        source = _open_source(notes)
+        if not source.has_more():
+            return  # nothing will be said, so no model is needed
+        from gpt2cli.commands.start_chat import get_ready  # heavy: not for --help
+
+        ready = get_ready(sampling=sampling, limits=limits, model=model, form=form, listener=notes)
+        notes.pause()
+        view = _choose_view(ready, writer, source, as_records=form.json)
+        if source.on_terminal:
+            _greet(ready, notes)
+        _run(ready, source, view, notes, writer, stats=report.stats)
+
+
+def _open_source(notes: "Notes") -> "ChatInput":
+    """Return where messages come from.
+
+    Raises:
+        UsageError: if the program was started without a stdin.
+    """
+    from gpt2cli.commands.chat_commands import complete
+    from gpt2cli.commands.text import find_stdin
+    from gpt2cli.store.places import state_folder
+    from gpt2cli.terminal.chat_input import open_input
+
+    stdin = find_stdin()
+    if stdin is None:
+        raise UsageError("expected a terminal or messages on stdin, which is closed")
+    return open_input(stdin, complete, notes, history_file=state_folder() / "chat_history")
+
+
+def _choose_view(
+    ready: "ReadyChat", writer: "ResultWriter", source: "ChatInput", *, as_records: bool
+) -> "ReplyView":
+    from gpt2cli.terminal.replies import ReplyRecords, TextReplies
+
+    if as_records:
+        return ReplyRecords(writer, model=ready.model)
+    return TextReplies(writer, spaced=source.on_terminal)
+
+
+def _greet(ready: "ReadyChat", notes: "Notes") -> None:
+    turns = len(ready.chat.conversation.turns)
+    taken_up = f", turn {turns + 1} of the session" if turns else ""
+    name, precision = ready.model.stored.name, ready.model.stored.folder.precision
+    notes.note(
+        f"{name} ({precision} on {ready.model.engine.device}){taken_up}; /help, Ctrl-D leaves"
+    )
+
+
+def _run(
+    ready: "ReadyChat",
+    source: "ChatInput",
+    view: "ReplyView",
+    notes: "Notes",
+    writer: "ResultWriter",
+    *,
+    stats: bool,
+) -> None:
+    """Run the conversation to its end.
+
+    Raises:
+        Exit: if something that was read came to nothing, or after Ctrl-C where nobody types.
+    """
+    from gpt2cli.commands.dialogue import Dialogue
+
+    dialogue = Dialogue(
+        chat=ready.chat,
+        model=ready.model,
+        options=ready.options,
+        session=ready.session,
+        source=source,
+        view=view,
+        notes=notes,
+        stats=stats,
+        abandoned=writer.is_abandoned,
+    )
+    dialogue.run()
+    if dialogue.interrupted:
+        raise typer.Exit(exit_codes.INTERRUPTED)
+    if dialogue.failed and not source.on_terminal:
+        raise typer.Exit(exit_codes.FAILED)

@@ -1,0 +1,256 @@
+"""The commands of a chat: lines that begin with a slash."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gpt2cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from gpt2cli.commands.dialogue import Dialogue
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCommand:
+    """One command: how it is written, what it does, in a line and in whole, and the doing."""
+
+    usage: str
+    summary: str
+    run: "Callable[[Dialogue, str], None]"
+    more: str = ""
+
+
+def run_command(dialogue: "Dialogue", line: str) -> None:
+    """Do what a line says.
+
+    Raises:
+        UsageError: if there is no such command, or it cannot be done.
+        Gpt2Error: whatever it meets.
+    """
+    name, _, argument = line.partition(" ")
+    find_command(name).run(dialogue, argument.strip())
+
+
+def find_command(name: str) -> ChatCommand:
+    """Return the command of this name, with or without its slash.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    command = COMMANDS.get(name if name.startswith("/") else f"/{name}")
+    if command is None:
+        raise UsageError(
+            f"there is no command {name}; /help lists them "
+            "(a space before it sends the line as a message)"
+        )
+    return command
+
+
+def complete(text: str) -> Iterable[tuple[str, int]]:
+    """Yield the completions of a line up to the cursor, each with where it begins from there."""
+    name, space, argument = text.partition(" ")
+    if not space:
+        names = [command for command in COMMANDS if text and command.startswith(text)]
+    elif name == "/help":
+        names = [command[1:] for command in COMMANDS if command[1:].startswith(argument)]
+    elif name == "/set" and " " not in argument:
+        names = [option for option in _option_names() if option.startswith(argument)]
+    elif name in ("/save", "/load"):
+        names = _complete_path(argument)
+    else:
+        names = []
+    begins = -len(argument if space else text)
+    for found in names:
+        yield found, begins
+
+
+def _help(dialogue: "Dialogue", argument: str) -> None:
+    if argument:
+        command = find_command(argument)
+        lines = [f"{command.usage}  {command.summary}", *command.more.splitlines()]
+    else:
+        width = max(len(command.usage) for command in COMMANDS.values())
+        lines = [f"{c.usage:{width}}  {c.summary}" for c in COMMANDS.values()]
+        lines += [
+            "",
+            'A message of several lines stands between """ and """, or is pasted; Alt-Enter begins',
+            "a new line. Ctrl-C ends the reply, Ctrl-D the chat.",
+        ]
+    dialogue.notes.report("\n".join(lines))
+
+
+def _set(dialogue: "Dialogue", argument: str) -> None:
+    from gpt2cli.commands.chat_settings import find_option
+
+    name, _, value = argument.partition(" ")
+    values = dict(dialogue.options.describe())
+    if not name:
+        dialogue.notes.report(_format_pairs(values))
+        return
+    option = find_option(name)
+    if value.strip():
+        dialogue.options = dialogue.options.change(name, value.strip())
+        dialogue.chat.settings, _ = dialogue.options.settle()
+        values = dict(dialogue.options.describe())
+        dialogue.notes.report(f"{option.name} {values.get(option.name, '')}")
+    else:
+        dialogue.notes.report(f"{option.name} {values.get(option.name, '')}\n{option.help}")
+
+
+def _show(dialogue: "Dialogue", argument: str) -> None:
+    chat, stored = dialogue.chat, dialogue.model.stored
+    conversation = chat.conversation
+    revision = f" ({stored.revision[:12]})" if stored.revision else ""
+    about = {
+        "model": f"{stored.name}{revision}, {stored.folder.precision} on "
+        f"{dialogue.model.engine.device}, {chat.n_positions} tokens",
+        "template": chat.template,
+        "names": f"{conversation.user_name}, {conversation.bot_name}",
+        "system": conversation.system or "none",
+        "turns": str(len(conversation.turns)),
+        "session": str(dialogue.session.path) if dialogue.session else "not kept",
+    }
+    dialogue.notes.report(_format_pairs(about | dict(dialogue.options.describe())))
+
+
+def _undo(dialogue: "Dialogue", argument: str) -> None:
+    turn = dialogue.chat.undo()
+    dialogue.save_session()
+    dialogue.notes.report(f"taken back: {turn.message}")
+
+
+def _regenerate(dialogue: "Dialogue", argument: str) -> None:
+    dialogue.reply(dialogue.chat.ask_again())
+
+
+def _edit(dialogue: "Dialogue", argument: str) -> None:
+    from gpt2cli.terminal.editor import edit
+
+    if not dialogue.source.on_terminal:
+        raise UsageError("/edit: expected a terminal")
+    turns = dialogue.chat.conversation.turns
+    text = edit(turns[-1].message if turns else "").strip()
+    if not text:
+        raise UsageError("/edit: the text is empty; nothing was sent")
+    dialogue.notes.report(text)
+    dialogue.reply(dialogue.chat.ask_again(text) if turns else dialogue.chat.ask(text))
+
+
+def _save(dialogue: "Dialogue", argument: str) -> None:
+    from gpt2cli.chat import read_conversation, write_conversation
+
+    path = _path(argument, "/save")
+    if path.exists():
+        read_conversation(path)  # anything else is not written over
+    write_conversation(path, dialogue.chat.conversation, model=dialogue.model.stored.name)
+    dialogue.notes.report(f"saved to {path}")
+
+
+def _load(dialogue: "Dialogue", argument: str) -> None:
+    from gpt2cli.chat import read_conversation
+
+    path = _path(argument, "/load")
+    dialogue.chat.conversation = read_conversation(path)
+    dialogue.save_session()
+    turns = len(dialogue.chat.conversation.turns)
+    dialogue.notes.report(f"loaded {turns} turn{'' if turns == 1 else 's'} from {path}")
+
+
+def _reset(dialogue: "Dialogue", argument: str) -> None:
+    dialogue.chat.conversation = dialogue.chat.conversation.forget()
+    dialogue.save_session()
+    dialogue.notes.report("the conversation begins anew")
+
+
+def _context(dialogue: "Dialogue", argument: str) -> None:
+    text, tokens = dialogue.chat.context()
+    limit = dialogue.chat.n_positions
+    lines = [text] if text else []
+    dialogue.notes.report("\n".join([*lines, f"({tokens} tokens, {limit - tokens} left)"]))
+
+
+def _stats(dialogue: "Dialogue", argument: str) -> None:
+    dialogue.notes.report("\n".join(dialogue.describe_last()))
+
+
+def _exit(dialogue: "Dialogue", argument: str) -> None:
+    dialogue.ended = True
+
+
+COMMANDS: Final[Mapping[str, ChatCommand]] = {
+    "/help": ChatCommand("/help [COMMAND]", "list the commands, or explain one", _help),
+    "/set": ChatCommand(
+        "/set [OPTION [VALUE]]",
+        "show or change a sampling or limit option",
+        _set,
+        more="OPTION is one of the command line's, as temperature or max-new-tokens; on and off\n"
+        "are the values of a switch, default takes a change back. A repeatable one takes a text\n"
+        'or a JSON array: /set stop ["\\n", "."]. It holds from the next reply on.',
+    ),
+    "/show": ChatCommand("/show", "show the model, the names and all settings", _show),
+    "/undo": ChatCommand("/undo", "take the last turn back", _undo),
+    "/regen": ChatCommand(
+        "/regen",
+        "draw the last reply anew",
+        _regenerate,
+        more="If a seed was set it is the same reply, unless another option has changed.",
+    ),
+    "/edit": ChatCommand(
+        "/edit",
+        "edit the last message and send it instead",
+        _edit,
+        more="The editor is $VISUAL, or $EDITOR, or vi. An empty text sends nothing.",
+    ),
+    "/save": ChatCommand(
+        "/save FILE",
+        "save the conversation as JSON",
+        _save,
+        more="A file that holds something else than a conversation is not written over.",
+    ),
+    "/load": ChatCommand(
+        "/load FILE",
+        "go on with a saved conversation instead of this one",
+        _load,
+        more="Its system text and names hold from then on; the settings stay.",
+    ),
+    "/reset": ChatCommand("/reset", "forget all turns; the system text stays", _reset),
+    "/context": ChatCommand(
+        "/context",
+        "show what the model sees before the next message",
+        _context,
+        more="That is the exact text, and how many tokens are left for message and reply.",
+    ),
+    "/stats": ChatCommand("/stats", "tell speeds, counts and the seed of the last reply", _stats),
+    "/exit": ChatCommand("/exit", "leave, as Ctrl-D does", _exit),
+}
+
+
+def _path(argument: str, command: str) -> Path:
+    if not argument:
+        raise UsageError(f"{command}: expected a file, for example: {command} talk.json")
+    return Path(argument).expanduser()
+
+
+def _format_pairs(values: Mapping[str, str]) -> str:
+    width = max(len(name) for name in values)
+    return "\n".join(f"{name:{width}}  {value}" for name, value in values.items())
+
+
+def _option_names() -> list[str]:
+    from gpt2cli.commands.chat_settings import all_options
+
+    return [option.name for option in all_options()]
+
+
+def _complete_path(begun: str) -> list[str]:
+    head, slash, tail = begun.rpartition("/")
+    try:
+        found = sorted(Path(f"{head}{slash}" or ".").expanduser().iterdir())
+    except OSError:
+        return []
+    return [
+        f"{head}{slash}{path.name}{'/' if path.is_dir() else ''}"
+        for path in found
+        if path.name.startswith(tail)
+    ]

@@ -1,0 +1,97 @@
+"""What `/set` changes: every sampling and limit option, by the declarations of the command line."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from gpt2cli.chat import ChatSettings
+from gpt2cli.commands.option_values import DeclaredOption, declared_options
+from gpt2cli.commands.options import LimitOptions, SamplingOptions
+from gpt2cli.commands.start import give_limits, give_sampling, settle_options
+from gpt2cli.errors import UsageError
+
+BUILT_IN: Final[Mapping[str, Any]] = {"max_new_tokens": 128}  # of chat alone
+_DEFAULT: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """The options that hold now, with the model's own defaults behind them."""
+
+    sampling: SamplingOptions
+    limits: LimitOptions
+    generation_config: Mapping[str, Any]
+
+    def settle(self) -> tuple[ChatSettings, Mapping[str, Any]]:
+        """Return the settings, and which of their values are the model's own.
+
+        Raises:
+            UsageError: naming the option whose value is out of range.
+        """
+        given = give_sampling(self.sampling) | give_limits(self.limits)
+        settled = settle_options(given, self.generation_config, built_in=BUILT_IN)
+        settings = ChatSettings(
+            sampling=settled.sampling, generation=settled.generation, seed=self.sampling.seed
+        )
+        return settings, settled.from_model
+
+    def change(self, name: str, text: str) -> "ChatOptions":
+        """Return the options with one value changed; `default` takes back what was given.
+
+        Raises:
+            UsageError: if there is no such option, or its value is none.
+        """
+        option = find_option(name)
+        value = option.default if text == _DEFAULT else option.parse(text)
+        if option.field in {field.field for field in declared_options(LimitOptions)}:
+            return self._checked(limits=replace(self.limits, **{option.field: value}))
+        sampling = replace(self.sampling, **{option.field: value})
+        if option.field == "temperature":
+            sampling = replace(sampling, greedy=False)
+        return self._checked(sampling=sampling)
+
+    def describe(self) -> list[tuple[str, str]]:
+        """Return the name and the value in force of each option."""
+        settings, _ = self.settle()
+        values = {
+            **asdict(settings.sampling),
+            **asdict(settings.generation),
+            "seed": "random" if settings.seed is None else settings.seed,
+            "greedy": settings.sampling.greedy,
+        }
+        return [
+            (option.name, _show(values[option.field]))
+            for option in all_options()
+            if option.field in values
+        ]
+
+    def _checked(self, **changes: Any) -> "ChatOptions":
+        changed = replace(self, **changes)
+        changed.settle()
+        return changed
+
+
+def all_options() -> list[DeclaredOption]:
+    """Return every option that can be set."""
+    return [*declared_options(SamplingOptions), *declared_options(LimitOptions)]
+
+
+def find_option(name: str) -> DeclaredOption:
+    """Return the option of a name, with or without its dashes, `_` for `-`.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    wanted = name.lstrip("-").replace("_", "-")
+    options = {option.name: option for option in all_options()}
+    if wanted not in options:
+        raise UsageError(f"/set: there is no option {name}; known are {', '.join(options)}")
+    return options[wanted]
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " ".join(repr(part) for part in value) or "none"
+    return str(value)

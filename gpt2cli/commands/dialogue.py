@@ -1,0 +1,130 @@
+"""Runs a chat: messages to the model, commands to where they are done, replies to the view."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gpt2cli.chat import Chat, Exchange, SessionFile
+from gpt2cli.commands.chat_settings import ChatOptions
+from gpt2cli.errors import Gpt2Error, OutputError
+from gpt2cli.generation import FinishReason
+from gpt2cli.loading import LoadedModel
+from gpt2cli.terminal.chat_input import ChatInput
+from gpt2cli.terminal.interrupt import ctrl_c_as_flag
+from gpt2cli.terminal.notes import Notes, write_error
+from gpt2cli.terminal.replies import ReplyView
+from gpt2cli.terminal.statistics import describe_run
+
+
+@dataclass(slots=True, kw_only=True)
+class Dialogue:
+    """A chat in progress, as the commands see it."""
+
+    chat: Chat
+    model: LoadedModel
+    options: ChatOptions
+    session: SessionFile | None
+    source: ChatInput
+    view: ReplyView
+    notes: Notes
+    stats: bool = False
+    abandoned: Callable[[], bool] = lambda: False  # whether nobody reads the replies any more
+    failed: bool = False  # whether anything that was typed came to nothing
+    interrupted: bool = False  # by Ctrl-C where nobody types
+    ended: bool = False
+    last: Exchange | None = None
+    _told: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Take what is typed until the end.
+
+        Raises:
+            OutputError: if replies cannot be written.
+            BrokenPipeError: if nobody reads them any more.
+        """
+        from gpt2cli.commands.chat_commands import run_command
+
+        while not (self.ended or self.interrupted or self.abandoned()):
+            try:
+                entry = self.source.read()
+                if entry is None:
+                    return
+                if entry.is_command:
+                    run_command(self, entry.text)
+                else:
+                    self.say(entry.text)
+            except OutputError:
+                raise
+            except Gpt2Error as error:
+                write_error(str(error))
+                self.failed = True
+
+    def say(self, message: str) -> None:
+        """Send a message and show its reply."""
+        self.reply(self.chat.ask(message))
+
+    def reply(self, exchange: Exchange) -> None:
+        """Show the reply to a message until its end, or until Ctrl-C.
+
+        Raises:
+            OutputError, BrokenPipeError: as `run`.
+            ModelError: if the model cannot go on.
+        """
+        if exchange.dropped:
+            self._tell_once(
+                f"the conversation has outgrown the model's {self.chat.n_positions} tokens: "
+                "the model no longer sees its oldest turns (/context shows what it sees)"
+            )
+        try:
+            with ctrl_c_as_flag() as pressed:
+                try:
+                    for piece in self.chat.answer(exchange, lambda: pressed() or self.abandoned()):
+                        self.view.show(piece)
+                finally:
+                    self.view.end(exchange)
+            self.interrupted = pressed() and not self.source.on_terminal
+        except KeyboardInterrupt:  # a second one, within one step of the model
+            if not self.source.on_terminal:
+                raise
+        self._finish(exchange)
+
+    def save_session(self) -> None:
+        """Write the session's file, if there is one; a failure is told and nothing else."""
+        if self.session is None:
+            return
+        try:
+            self.session.write(self.chat.conversation)
+        except OutputError as error:
+            write_error(str(error))
+            self.failed = True
+
+    def describe_last(self) -> list[str]:
+        """Return the lines of --stats for the last turn."""
+        if self.last is None:
+            return ["no reply yet"]
+        _, from_model = self.options.settle()
+        return describe_run(
+            self.model,
+            self.last.counts,
+            seed=self.last.request.seed,
+            first_token_seconds=None,
+            from_model=from_model,
+        )
+
+    def _finish(self, exchange: Exchange) -> None:
+        if exchange.finish is None:
+            return  # interrupted before anything was made: there is no turn
+        self.last = exchange
+        self.save_session()
+        if self.source.on_terminal and exchange.finish.reason is FinishReason.LENGTH:
+            limit = exchange.request.generation.max_new_tokens
+            self._tell_once(f"stopped after {limit} tokens; /set max-new-tokens N changes that")
+        if self.source.on_terminal and not exchange.reply:
+            self.notes.note("the model said nothing")
+        if self.stats:
+            for line in self.describe_last():
+                self.notes.report(line)
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self.notes.note(text)

@@ -1,0 +1,57 @@
+"""Keeps a slot's tokens between two runs, so that a turn of a chat prefills its own only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2cli.generation.sample import Sample
+
+
+@dataclass(slots=True)
+class KeptSlot:
+    """What slot 0 of an engine still holds after a run; a new one holds nothing.
+
+    The last bits of a token's keys and values depend on the tokens that were prefilled with it, so
+    a prefill is used again whole or not at all: the same prompts in the same order give the same
+    text, whatever was tried and taken back in between.
+    """
+
+    window: Sequence[int] = ()  # of the last sample; its first `fed` ids are in the slot
+    fed: int = 0
+    prefills: Sequence[tuple[int, int]] = ()  # the places that one call each has filled: from, to
+    prefix: tuple[int, ...] = ()
+    prefix_logits: NDArray[np.float32] | None = field(default=None, repr=False)  # [1, V]
+
+    def lend(self, sample: Sample) -> None:
+        """Let a sample that begins use what its prompt shares with the slot."""
+        if self.prefix_logits is not None and sample.prefix == self.prefix:
+            sample.fed, sample.prefix_logits = len(self.prefix), self.prefix_logits
+        else:
+            # Something must be left to prefill: the logits after it are wanted.
+            shared = _count_shared(self.window[: self.fed], sample.prefix)
+            shared = min(shared, len(sample.prefix) - 1)
+            cut = (start for start, end in self.prefills if start < shared < end)
+            sample.fed = next(cut, shared)
+        sample.prefills = [places for places in self.prefills if places[1] <= sample.fed]
+
+    def keep(self, sample: Sample) -> None:
+        """Take over a sample's slot as it is."""
+        self.window, self.fed = tuple(sample.window), sample.fed
+        self.prefills = tuple(sample.prefills)
+        self.prefix, self.prefix_logits = sample.prefix, sample.prefix_logits
+
+    def completion_of(self, prompt_ids: Sequence[int]) -> Sequence[int] | None:
+        """Return the ids drawn after this prompt, EOS left out; None if some have slid away."""
+        if self.prefix != tuple(prompt_ids):
+            return ()  # nothing was to be drawn, so the prompt never came here
+        prompt_is_there = tuple(self.window[: len(self.prefix)]) == self.prefix
+        return self.window[len(self.prefix) :] if prompt_is_there else None
+
+
+def _count_shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many ids both begin with."""
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -1,0 +1,33 @@
+"""Lets a person edit a text in an editor of their choice."""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from gpt2cli.errors import UsageError
+
+_USUAL: Final = "notepad" if sys.platform == "win32" else "vi"
+
+
+def edit(text: str) -> str:
+    """Return the text as the person left it; the editor is $VISUAL, or $EDITOR, or vi.
+
+    Raises:
+        UsageError: if the editor cannot be run, reports a failure, or leaves no text in UTF-8.
+    """
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or _USUAL
+    with tempfile.TemporaryDirectory(prefix="gpt2-") as folder:
+        file = Path(folder) / "message.txt"
+        file.write_text(text, encoding="utf-8")
+        try:
+            code = subprocess.call([*shlex.split(command), str(file)])
+            edited = file.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise UsageError(f"cannot edit with {command!r}: {error}; set EDITOR") from error
+    if code:
+        raise UsageError(f"the editor {command!r} ended with code {code}; nothing was sent")
+    return edited
