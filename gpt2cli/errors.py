@@ -6,6 +6,7 @@ Gpt2Error                a known failure: one line, exit code 1
 ├── ModelError           there is no such model, or it cannot be had, converted or read
 │   └── HubError         the hub did not give it
 ├── ConversationError    a file holds no conversation that could be gone on with
+├── PackageError         an optional package is not installed
 ├── DeviceError          the device asked for cannot run the model
 └── OutputError          the result cannot be written
 """
@@ -37,6 +38,10 @@ class HubError(ModelError):
 
 class ConversationError(Gpt2Error):
     """A file holds no conversation that could be gone on with."""
+
+
+class PackageError(Gpt2Error):
+    """An optional package is not installed."""
 
 
 class DeviceError(Gpt2Error):

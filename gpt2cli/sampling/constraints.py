@@ -1,0 +1,170 @@
+"""Constraints on a completion: which ids may follow so that it can still become what was asked for.
+
+llguidance compiles a choice, a regular expression or a JSON schema to token masks. This module is
+the only one that knows it: it is an optional package.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2cli.errors import PackageError, PromptError, UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintConfig:
+    """What the whole completion must be: at most one of the three.
+
+    Raises:
+        UsageError: naming the option.
+    """
+
+    choice: tuple[str, ...] = ()  # one of these texts
+    regex: str | None = None  # what this matches from end to end
+    json_schema: str | None = None  # JSON, on one line, that is valid under this schema
+
+    def __post_init__(self) -> None:
+        given = [option for option, value in self._options() if value]
+        if len(given) > 1:
+            raise UsageError(f"{given[1]}: expected one constraint, found {given[0]} too")
+        if "" in self.choice:
+            raise UsageError("--choice: expected some text, found an empty one")
+
+    @property
+    def option(self) -> str | None:
+        """The option that is given; None if there is no constraint."""
+        return next((option for option, value in self._options() if value), None)
+
+    def _options(self) -> Sequence[tuple[str, bool]]:
+        return (
+            ("--choice", bool(self.choice)),
+            ("--regex", self.regex is not None),
+            ("--json-schema", self.json_schema is not None),
+        )
+
+
+class ConstraintCompiler:
+    """Compiles constraints for one vocabulary; to make it takes a quarter of a second.
+
+    A text that the constraint leaves no choice about is spelt as the tokenizer does.
+    """
+
+    def __init__(self, pieces: Sequence[bytes], encode: Callable[[str], Sequence[int]]) -> None:
+        """`pieces[id]`: the bytes that each token adds to the text; `encode`: the tokenizer's.
+
+        Raises:
+            PackageError: if llguidance is not installed.
+        """
+        try:
+            import llguidance
+        except ImportError as error:
+            raise PackageError(
+                "constraints need llguidance, which is not installed: pip install 'gpt2[constrain]'"
+            ) from error
+        self._library = llguidance
+        self._vocab_size = len(pieces)
+        vocabulary = llguidance.TokenizerWrapper(_Vocabulary(pieces, encode))
+        self._tokenizer: Any = llguidance.LLTokenizer(vocabulary)
+
+    def compile(self, config: ConstraintConfig) -> "Constraint":
+        """Compile a constraint.
+
+        Raises:
+            UsageError: if it is wrong or not supported, naming the option.
+        """
+        try:
+            grammar = self._make_grammar(config)
+        except ValueError as error:
+            raise UsageError(f"{config.option}: {_shorten(str(error))}") from error
+        matcher = self._library.LLMatcher(self._tokenizer, grammar, log_level=0)
+        if not matcher.is_error():
+            matcher.compute_bitmask()  # some faults show here only
+        if matcher.is_error():
+            raise UsageError(f"{config.option}: {_shorten(matcher.get_error())}")
+        return Constraint(matcher, self._vocab_size)
+
+    def _make_grammar(self, config: ConstraintConfig) -> str:
+        library = self._library.LLMatcher
+        if config.regex is not None:
+            return library.grammar_from_regex(config.regex)
+        if config.json_schema is not None:
+            # Where any white space may stand a model can go on with it for ever.
+            form: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+            return library.grammar_from_json_schema(config.json_schema, overrides=form)
+        texts = (json.dumps(text, ensure_ascii=False) for text in config.choice)
+        return library.grammar_from_lark(f"start: {' | '.join(texts)}")
+
+
+class Constraint:
+    """A compiled constraint on its way through one completion."""
+
+    def __init__(self, matcher: Any, vocab_size: int) -> None:
+        self._matcher = matcher
+        self._vocab_size = vocab_size
+
+    def begin(self) -> "Constraint":
+        """Return the constraint for a completion that begins."""
+        return Constraint(self._matcher.deep_copy(), self._vocab_size)
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether the completion may end here."""
+        return self._matcher.is_accepting()
+
+    @property
+    def complete(self) -> bool:
+        """Whether it must end here, since nothing may follow."""
+        return self._matcher.is_accepting() and self._matcher.is_stopped()
+
+    def find_forbidden(self) -> NDArray[np.bool_]:
+        """Return which ids may not follow: [V]. EOS and its like are among them.
+
+        Raises:
+            PromptError: if the constraint grows beyond llguidance's limits.
+        """
+        mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        self._check()
+        allowed = np.unpackbits(mask, bitorder="little")[: self._vocab_size]
+        return allowed == 0
+
+    def append(self, token_id: int) -> None:
+        """Take note of the next id, one that `find_forbidden` allowed.
+
+        Raises:
+            PromptError: as `find_forbidden`.
+        """
+        self._matcher.consume_token(token_id)
+        self._check()
+
+    def _check(self) -> None:
+        if self._matcher.is_error():
+            raise PromptError(
+                f"the constraint cannot be followed: {_shorten(self._matcher.get_error())}"
+            )
+
+
+class _Vocabulary:
+    """What llguidance asks of a tokenizer. Its EOS is an id of our own, beyond all others."""
+
+    def __init__(self, pieces: Sequence[bytes], encode: Callable[[str], Sequence[int]]) -> None:
+        self.tokens = [*pieces, b"<|end|>"]
+        self.eos_token_id = len(pieces)
+        self.bos_token_id = None
+        self.special_token_ids = [i for i, piece in enumerate(pieces) if not piece]
+        self.special_token_ids.append(self.eos_token_id)
+        self._encode = encode
+
+    def __call__(self, text: bytes) -> list[int]:
+        """Return ids that spell a text."""
+        return list(self._encode(text.decode())) if text else []
+
+
+def _shorten(error: str) -> str:
+    """Return what is wrong out of llguidance's report, which quotes the grammar over many lines."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    told = next((line for line in lines if line.startswith("error: ")), lines[0] if lines else "")
+    return told.removeprefix("error: ")[:200]

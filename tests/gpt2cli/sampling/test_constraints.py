@@ -1,0 +1,217 @@
+"""Constraints: whatever is drawn among what they allow, a finished text is what was asked for.
+
+Texts are drawn at random from GPT-2's real vocabulary; Python's `re` and `jsonschema` judge them.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import jsonschema
+import numpy as np
+import pytest
+
+from gpt2cli.errors import PackageError, UsageError
+from gpt2cli.sampling.constraints import Constraint, ConstraintCompiler, ConstraintConfig
+from gpt2cli.tokenizer import Tokenizer
+
+_LONGEST: Final = 400  # ids; none of the texts needs as many
+_ENDS: Final = 0.2  # how often a text ends where it may
+
+# Without \\d and \\w: what else than ASCII they match differs between Rust and Python's Unicode.
+_REGEXES: Final = [
+    "", "a", "abc", "yes|no", " (yes|no)", "(?i:yes|no)", "(foo|bar)+", "a*", "a+b?", "a{3}",
+    "a{2,5}", "(ab){3,40}", "[abc]{1,4}", "[^a]{0,6}", "[a-zA-Z_]{1,8}", "[0-9]",
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}",
+    r"[0-9]{3}-[0-9]{4}", r"-?[0-9]{1,3}(\.[0-9]{1,2})?", r"\$[0-9]{1,3}(,[0-9]{3})*(\.[0-9]{2})?",
+    r"[01]?[0-9]:[0-5][0-9]", r"#[0-9a-f]{6}", r"0x[0-9A-F]{1,8}", r"[A-Z][a-z]{1,9}",
+    r"[A-Z][a-z]{1,5}( [a-z]{1,5}){0,3}\.", r"(Mr|Mrs|Dr)\. [A-Z][a-z]{2,8}",
+    r"[a-z]{1,6}@[a-z]{1,6}\.(com|org)", r"https?://[a-z]{1,8}\.org(/[a-z]{1,5})?",
+    r"\([0-9]{3}\) [0-9]{3}-[0-9]{4}",
+    r"([0-9]{1,3}\.){3}[0-9]{1,3}", r".", r".{3,10}", r"\.\*\+\?", r"\\", r"\{\}\[\]",
+    r"\s", r"\s{1,3}x", "[a-z_0-9]{1,5}", "[^a-zA-Z]", "[^ ]{2,5}", "[^0-9]{2}",
+    "日本?", "[日月]{1,3}", "é{1,3}", "👩‍🚀 ok",
+    r"[à-ü]{1,4}", "a\nb", r"(a|ab)(c|bcd)", r"((a|b)c){1,3}d", r"x(y(z)?)?", '"[^"]{0,8}"',
+]  # fmt: skip
+
+_SCHEMAS: Final[list[Any]] = [
+    {"type": "null"},
+    {"type": "boolean"},
+    {"type": "integer", "minimum": 0, "maximum": 120},
+    {"type": "number", "minimum": -1, "maximum": 1},
+    {"type": "string", "maxLength": 5},
+    {"type": "string", "minLength": 2, "maxLength": 4},
+    {"type": "string", "pattern": "^[a-c]{1,3}$"},
+    {"type": "string", "format": "date"},
+    {"enum": ["red", "green", 3, None]},
+    {"const": {"a": [1, 2]}},
+    {"type": "array", "items": {"type": "boolean"}, "maxItems": 3},
+    {"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 1, "maxItems": 3},
+    {"type": "array", "prefixItems": [{"const": 1}, {"const": "b"}], "items": False, "minItems": 2},
+    {"type": "object", "properties": {}, "additionalProperties": False},
+    {
+        "type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"enum": [1, 2]}},
+        "required": ["name", "age"],
+        "additionalProperties": False,
+    },
+    {
+        "type": "object",
+        "properties": {"a": {"type": "boolean"}, "b": {"type": "null"}},
+        "additionalProperties": False,
+    },
+    {
+        "type": "object",
+        "properties": {
+            "in": {
+                "type": "object",
+                "properties": {"x": {"const": 1}},
+                "additionalProperties": False,
+            }
+        },
+        "required": ["in"],
+        "additionalProperties": False,
+    },
+    {"anyOf": [{"type": "boolean"}, {"type": "string", "maxLength": 2}]},
+    {"oneOf": [{"const": "a"}, {"const": "b"}]},
+    {
+        "$defs": {"tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}, "maxItems": 1}},
+        "$ref": "#/$defs/tree",
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def pieces(gpt2_tokenizer: Tokenizer) -> list[bytes]:
+    """Return the bytes of each token of GPT-2's vocabulary."""
+    return [gpt2_tokenizer.token_bytes(token_id) for token_id in range(50257)]
+
+
+@pytest.fixture(scope="module")
+def compiler(gpt2_tokenizer: Tokenizer, pieces: list[bytes]) -> ConstraintCompiler:
+    """Return a compiler for GPT-2's vocabulary."""
+    return ConstraintCompiler(pieces, gpt2_tokenizer.encode)
+
+
+def draw_texts(constraint: Constraint, pieces: list[bytes], *, count: int) -> Iterator[str]:
+    """Yield texts that ended as the constraint allows, each id drawn evenly among the allowed."""
+    rng = np.random.default_rng(7)
+    for _ in range(count):
+        state, ids = constraint.begin(), list[int]()
+        while not state.complete and not (state.satisfied and rng.random() < _ENDS):
+            allowed = np.flatnonzero(~state.find_forbidden())
+            if not len(allowed):
+                assert state.satisfied, "nothing may follow, and it may not end"
+                break
+            assert len(ids) < _LONGEST
+            ids.append(int(rng.choice(allowed)))
+            state.append(ids[-1])
+        yield b"".join(pieces[token_id] for token_id in ids).decode()
+
+
+@pytest.mark.parametrize("regex", _REGEXES)
+def test_a_finished_text_matches_from_end_to_end(
+    compiler: ConstraintCompiler, pieces: list[bytes], regex: str
+) -> None:
+    """As Python's re sees it."""
+    texts = list(draw_texts(compiler.compile(ConstraintConfig(regex=regex)), pieces, count=10))
+    assert [text for text in texts if not re.fullmatch(regex, text)] == []
+
+
+@pytest.mark.parametrize("schema", _SCHEMAS, ids=json.dumps)
+def test_a_finished_text_is_valid_under_the_schema(
+    compiler: ConstraintCompiler, pieces: list[bytes], schema: Any
+) -> None:
+    """As the jsonschema package sees it; on one line, so that records stay lines."""
+    constraint = compiler.compile(ConstraintConfig(json_schema=json.dumps(schema)))
+    for text in draw_texts(constraint, pieces, count=10):
+        jsonschema.validate(json.loads(text), schema, cls=jsonschema.Draft202012Validator)
+        assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        (" yes", " no"),
+        ("yes", "yes please"),
+        ("a\nb", '"q\\'),
+        ("日本", "日"),
+        ("only",),
+        ("a", "a"),
+    ],
+    ids=str,
+)
+def test_a_finished_text_is_one_of_the_choices(
+    compiler: ConstraintCompiler, pieces: list[bytes], choice: tuple[str, ...]
+) -> None:
+    """And every one of them can be; also where one begins another."""
+    constraint = compiler.compile(ConstraintConfig(choice=choice))
+    assert set(draw_texts(constraint, pieces, count=60)) == set(choice)
+
+
+def test_it_may_end_just_where_it_is_whole(compiler: ConstraintCompiler) -> None:
+    """Not before; then perhaps it may go on, and at last nothing may follow."""
+    state = compiler.compile(ConstraintConfig(regex="[ab]{1,2}")).begin()
+    assert (state.satisfied, state.complete) == (False, False)
+    state.append(64)  # a
+    assert (state.satisfied, state.complete) == (True, False)
+    state.append(65)  # b
+    assert (state.satisfied, state.complete) == (True, True)
+
+
+def test_no_completion_moves_another(compiler: ConstraintCompiler) -> None:
+    """Each begins anew from what was compiled."""
+    constraint = compiler.compile(ConstraintConfig(regex="[ab]c"))
+    first, second = constraint.begin(), constraint.begin()
+    first.append(64)
+    assert set(np.flatnonzero(~second.find_forbidden())) > {64, 65}
+
+
+def test_end_of_text_is_never_among_what_may_follow(compiler: ConstraintCompiler) -> None:
+    """Its id adds no text: whoever asks knows by `satisfied` whether it may come."""
+    state = compiler.compile(ConstraintConfig(regex=".*")).begin()
+    assert state.satisfied
+    assert state.find_forbidden()[50256]
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (ConstraintConfig(regex="("), "--regex: unclosed group"),
+        (ConstraintConfig(regex="(?=a)b"), "--regex: look-around, including"),
+        (ConstraintConfig(regex=r"(a)\1"), "--regex: backreferences are not supported"),
+        (ConstraintConfig(json_schema="{"), "--json-schema: "),
+        (ConstraintConfig(json_schema="[]"), "--json-schema: "),
+        (ConstraintConfig(json_schema='{"type": "foo"}'), "--json-schema: Invalid type: foo"),
+        (ConstraintConfig(json_schema='{"not": {}}'), "--json-schema: Unimplemented keys"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_compiled_is_a_usage_error_in_one_line(
+    compiler: ConstraintCompiler, config: ConstraintConfig, told: str
+) -> None:
+    """It names the option, and what is wrong or not supported."""
+    with pytest.raises(UsageError) as caught:
+        compiler.compile(config)
+    assert str(caught.value).startswith(told)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"choice": ("a",), "regex": "a"}, {"regex": "", "json_schema": "{}"}, {"choice": ("a", "")}],
+    ids=str,
+)
+def test_two_constraints_or_an_empty_choice_are_usage_errors(given: dict[str, Any]) -> None:
+    """An empty regular expression is a constraint, though: nothing may be said."""
+    with pytest.raises(UsageError, match=r"^--[a-z-]+: expected "):
+        ConstraintConfig(**given)
+
+
+def test_without_llguidance_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an optional package."""
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    with pytest.raises(PackageError, match=r"pip install 'gpt2\[constrain\]'"):
+        ConstraintCompiler([b"a"], lambda text: [0])
