@@ -10,10 +10,13 @@ from typer.core import TyperGroup
 
 from gpt2cli import exit_codes
 from gpt2cli.commands.batch import batch
+from gpt2cli.commands.bench import bench
 from gpt2cli.commands.chat import chat
 from gpt2cli.commands.export import export
 from gpt2cli.commands.generate import generate
 from gpt2cli.commands.models import models
+from gpt2cli.commands.score import score
+from gpt2cli.commands.tokens import tokens
 from gpt2cli.errors import Gpt2Error, UsageError
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 
@@ -93,6 +96,9 @@ app = typer.Typer(
 app.command()(generate)
 app.command()(chat)
 app.command()(batch)
+app.command()(score)
+app.command()(tokens)
+app.command()(bench)
 app.command()(export)
 app.add_typer(models, name="models")
 

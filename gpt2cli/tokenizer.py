@@ -1,6 +1,7 @@
 """Text to ids and back: encoding, the incremental detokenizer, and the stop-sequence matcher."""
 
 import codecs
+import copy
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -134,6 +135,12 @@ class Detokenizer:
         self._tokenizer = tokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
+    def fork(self) -> "Detokenizer":
+        """Return one that goes on from here by itself."""
+        detokenizer = Detokenizer(self._tokenizer)
+        detokenizer._decoder.setstate(self._decoder.getstate())
+        return detokenizer
+
     def add(self, token_id: int) -> str:
         """Return the characters that this token completes; often none within an emoji."""
         return self._decoder.decode(self._tokenizer.token_bytes(token_id))
@@ -154,6 +161,10 @@ class StopMatcher:
         self._stops: Sequence[str] = tuple(stop for stop in stops if stop)
         self._held = ""
         self.matched: str | None = None
+
+    def fork(self) -> "StopMatcher":
+        """Return one that goes on from here by itself."""
+        return copy.copy(self)  # nothing in it is ever changed in place
 
     def feed(self, text: str) -> str:
         """Return the text that no stop sequence can claim any more; none after a match."""

@@ -1,0 +1,155 @@
+"""`gpt2 score`: the log-probability of each token of a text, and the perplexity."""
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpt2cli import exit_codes
+from gpt2cli.commands.option_kinds import flatten
+from gpt2cli.commands.options import (
+    ModelOptions,
+    ReportOptions,
+    ScoreOutputOptions,
+    ScoringOptions,
+    TextOptions,
+)
+
+if TYPE_CHECKING:
+    from gpt2cli.commands.start_score import EncodedText, ReadyTexts
+    from gpt2cli.scoring import Totals
+    from gpt2cli.terminal.result import ResultWriter
+    from gpt2cli.terminal.score_progress import ScoreProgress
+    from gpt2cli.terminal.score_view import ScoreView
+
+
+@flatten
+def score(
+    *,
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TEXT",
+            show_default=False,
+            help="Text to score. - is stdin, which is also read if there is no text.",
+        ),
+    ] = None,
+    scoring: ScoringOptions,
+    source: TextOptions,
+    output: ScoreOutputOptions,
+    report: ReportOptions,
+    model: ModelOptions,
+) -> None:
+    """Tell how likely a text is: each token's log-probability, and the perplexity.
+
+    On a terminal the text is shown, coloured by the probability of its tokens.
+    In a pipe, and with --top or NO_COLOR, each line is a token: its natural
+    log-probability, a tab, and the token in quotes. The last line is
+    "perplexity", its value, the number of tokens, and the file if it is one.
+
+    A text longer than the model's context is read in windows; each token is
+    scored once.
+
+    For example:
+
+    gpt2 score "The cat sat on the mat"
+
+    gpt2 score -f a.txt -f b.txt | grep ^perplexity
+    """
+    from gpt2cli.commands.named_text import read_texts
+    from gpt2cli.commands.text import find_stdin
+    from gpt2cli.terminal.notes import Notes
+    from gpt2cli.terminal.score_view import is_on_terminal, open_score_result
+
+    example = 'gpt2 score "The cat sat on the mat"'
+    texts = read_texts(text, source.file or [], stdin=find_stdin(), example=example)
+    coloured = not (output.json or scoring.top)
+    with (
+        Notes(quiet=report.quiet) as notes,
+        open_score_result(output.output, coloured=coloured) as writer,
+    ):
+        # Heavy: not for --help or a missing file.
+        from gpt2cli.commands.start_score import get_scoring_ready
+        from gpt2cli.terminal.score_progress import ScoreProgress, describe_scoring
+
+        ready = get_scoring_ready(
+            texts,
+            scoring=scoring,
+            model=model,
+            allow_special=source.allow_special,
+            listener=notes,
+        )
+        notes.pause()
+        view = _choose_view(ready, writer, json=output.json)
+        hidden = is_on_terminal(output.output) and not output.json  # the text is progress enough
+        progress = ScoreProgress(notes, total=ready.total_tokens, hidden=hidden)
+        _show_texts(ready, view, progress, abandoned=writer.is_abandoned)
+        if report.stats:
+            told = describe_scoring(
+                ready.model, tokens=ready.total_tokens, seconds=progress.seconds
+            )
+            for line in told:
+                notes.report(line)
+
+
+def _choose_view(ready: "ReadyTexts", writer: "ResultWriter", *, json: bool) -> "ScoreView":
+    from gpt2cli.terminal.score_view import ColouredView, ColouredWriter, LineView, RecordView
+
+    if json:
+        return RecordView(writer, model=ready.model, stride=ready.stride)
+    piece_of = ready.model.tokenizer.spell
+    if isinstance(writer, ColouredWriter):
+        return ColouredView(writer, piece_of)
+    return LineView(writer, piece_of)
+
+
+def _show_texts(
+    ready: "ReadyTexts",
+    view: "ScoreView",
+    progress: "ScoreProgress",
+    *,
+    abandoned: Callable[[], bool],
+) -> None:
+    """Score all texts, until Ctrl-C or until `abandoned` tells that nobody reads any more.
+
+    Raises:
+        Exit: if it ended early; what was scored until then has been shown.
+    """
+    from gpt2cli.terminal.interrupt import ctrl_c_as_flag
+
+    with ctrl_c_as_flag() as pressed, progress:
+        for text in ready.texts:
+            totals = _show_text(
+                ready, text, view, progress, stopped=lambda: pressed() or abandoned()
+            )
+            if totals is None:
+                raise typer.Exit(exit_codes.INTERRUPTED if pressed() else exit_codes.DONE)
+            progress.pause()
+            view.end(totals)
+
+
+def _show_text(
+    ready: "ReadyTexts",
+    text: "EncodedText",
+    view: "ScoreView",
+    progress: "ScoreProgress",
+    *,
+    stopped: Callable[[], bool],
+) -> "Totals | None":
+    """Score one text; None if it was stopped before its end."""
+    from gpt2cli.scoring import Totals
+
+    totals = Totals()
+    view.begin(text.name)
+    try:
+        with closing(ready.score(text)) as scores:
+            for some in scores:
+                if stopped():
+                    return None
+                view.add(some)
+                totals.add(some)
+                progress.add(len(some))
+    finally:
+        view.stop()
+    return totals

@@ -1,0 +1,63 @@
+"""From options to texts that are ready to be scored: a loaded model, and ids."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+from gpt2cli.commands.named_text import NamedText
+from gpt2cli.commands.options import ModelOptions, ScoringOptions
+from gpt2cli.commands.start import load
+from gpt2cli.loading import LoadedModel
+from gpt2cli.scoring import ScoringConfig, TokenScore, score
+from gpt2cli.store import Listener
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """A text's ids, and the name of its file if it has one."""
+
+    name: str | None
+    ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyTexts:
+    """Texts whose model is loaded, and how they are to be scored."""
+
+    model: LoadedModel
+    texts: Sequence[EncodedText]
+    stride: int
+    top: int
+
+    @property
+    def total_tokens(self) -> int:
+        """The number of tokens of all texts."""
+        return sum(len(text.ids) for text in self.texts)
+
+    def score(self, text: EncodedText) -> Generator[list[TokenScore], None, None]:
+        """Yield the scores of one of the texts as they are made."""
+        bos = self.model.tokenizer.bos_token_id
+        return score(
+            self.model.engine, text.ids, bos_token_id=bos, stride=self.stride, top=self.top
+        )
+
+
+def get_scoring_ready(
+    texts: Sequence[NamedText],
+    *,
+    scoring: ScoringOptions,
+    model: ModelOptions,
+    allow_special: bool,
+    listener: Listener,
+) -> ReadyTexts:
+    """Check the options, load the model and encode the texts.
+
+    Raises:
+        Gpt2Error: whatever is wrong with the options, the model or a text.
+    """
+    # Before the model is loaded: a bad option is told at once.
+    config = ScoringConfig(stride=scoring.stride, top=scoring.top)
+    loaded = load(model, max_slots=1, listener=listener)
+    stride = config.settle_stride(loaded.engine.shape.n_positions)
+    encode = loaded.tokenizer.encode_text
+    encoded = [EncodedText(t.name, encode(t.text, allow_special=allow_special)) for t in texts]
+    return ReadyTexts(loaded, encoded, stride, config.top)

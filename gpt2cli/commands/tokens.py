@@ -1,0 +1,120 @@
+"""`gpt2 tokens`: a text's tokens, and back from ids to text."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from gpt2cli.commands.option_kinds import flatten
+from gpt2cli.commands.options import TokenizerOptions, TokensInputOptions, TokensOutputOptions
+from gpt2cli.errors import PromptError, UsageError
+
+if TYPE_CHECKING:
+    from gpt2cli.store import StoredModel
+    from gpt2cli.tokenizer import Tokenizer
+
+_TEXT_EXAMPLE: Final = 'gpt2 tokens "Hello world"'
+_IDS_EXAMPLE: Final = "gpt2 tokens --decode 15496 995"
+_MOST_SHOWN: Final = 40  # characters of a wrong id
+_MOST_DIGITS: Final = 18  # of an id; Python itself refuses numbers of some thousands
+
+
+@flatten
+def tokens(
+    *,
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT|ID",
+            show_default=False,
+            help="Text, or with --decode ids. - is stdin, which is also read if there is nothing.",
+        ),
+    ] = None,
+    source: TokensInputOptions,
+    output: TokensOutputOptions,
+    model: TokenizerOptions,
+) -> None:
+    r"""Show the tokens of a text, or the text of tokens.
+
+    Each line is a token: its id, a tab, and its text in quotes, in which a
+    byte that is only a part of a character is as \xf0.
+
+    With --decode ids become text again, byte for byte; they may stand apart by
+    spaces, newlines or commas, or be a JSON list.
+
+    For example:
+
+    gpt2 tokens "Hello world"
+
+    gpt2 tokens -f story.txt --ids | gpt2 tokens --decode
+    """
+    from gpt2cli.commands.named_text import read_texts
+    from gpt2cli.commands.text import find_stdin
+    from gpt2cli.terminal.exact import write_exact
+    from gpt2cli.terminal.notes import Notes
+    from gpt2cli.terminal.result import open_result
+
+    if source.decode and output.chosen:
+        raise UsageError(f"--decode prints text alone: leave out {output.chosen[0]}")
+    argument = _join(given, decode=source.decode)
+    files = [] if source.file is None else [source.file]
+    example = _IDS_EXAMPLE if source.decode else _TEXT_EXAMPLE
+    [read] = read_texts(argument, files, stdin=find_stdin(), example=example)
+    asked = parse_ids(read.text) if source.decode else None
+    with Notes(quiet=output.quiet) as notes:
+        # Heavy: not for --help or a missing file. Not gpt2cli.loading, which brings onnxruntime.
+        from gpt2cli.store import find_model
+        from gpt2cli.tokenizer import Tokenizer
+
+        stored = find_model(
+            model.model, revision=model.revision, offline=model.offline, listener=notes
+        )
+        tokenizer = Tokenizer(stored.folder)
+        notes.pause()
+        if asked is not None:
+            write_exact(tokenizer.decode(asked))
+            return
+        ids = tokenizer.encode_text(read.text, allow_special=source.allow_special)
+        with open_result(None) as writer:
+            writer.write(_format(ids, tokenizer, stored, output))
+
+
+def parse_ids(text: str) -> list[int]:
+    """Return the ids that a text lists, apart by white space or commas, or as a JSON list.
+
+    Raises:
+        PromptError: if it holds anything else.
+    """
+    words = re.findall(r"[^\s,\[\]]+", text)
+    for word in words:
+        if not re.fullmatch(rf"[0-9]{{1,{_MOST_DIGITS}}}", word):
+            shown = word if len(word) <= _MOST_SHOWN else f"{word[:_MOST_SHOWN]}…"
+            raise PromptError(f"expected token ids, whole numbers 0 or more, found {shown!r}")
+    return [int(word) for word in words]
+
+
+def _join(given: Sequence[str] | None, *, decode: bool) -> str | None:
+    """Return the arguments as one; None if there is none."""
+    if given and len(given) > 1 and not decode:
+        raise UsageError(f"expected one text, found {len(given)} words; put the text in quotes")
+    return " ".join(given) if given else None
+
+
+def _format(
+    ids: Sequence[int], tokenizer: "Tokenizer", stored: "StoredModel", output: TokensOutputOptions
+) -> str:
+    from gpt2cli.pieces import describe_piece, quote_piece
+
+    if output.ids:
+        return " ".join(map(str, ids)) + "\n"
+    if output.count:
+        return f"{len(ids)}\n"
+    pieces = [(token_id, tokenizer.spell(token_id)) for token_id in ids]
+    if output.json:
+        tokens = [{"id": token_id, **describe_piece(piece)} for token_id, piece in pieces]
+        about_model = {"model": stored.name, "revision": stored.revision}
+        record = {"ids": ids, "tokens": tokens, **about_model}
+        return json.dumps(record, ensure_ascii=False) + "\n"
+    return "".join(f"{token_id}\t{quote_piece(piece)}\n" for token_id, piece in pieces)

@@ -1,0 +1,74 @@
+"""Tells how likely tokens are in the model's own distribution: before processors and warpers.
+
+Every id of the vocabulary counts as the model gave it, also one that no text belongs to.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2cli.errors import ModelError
+from gpt2cli.sampling.warpers import find_best
+
+Logits = NDArray[np.float32]
+LogProbs = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A token that could have stood at a place."""
+
+    token_id: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token, its natural log-probability, and the likeliest tokens at its place.
+
+    Best first, ties to the lower id; the token itself is among them if it is one of those.
+    """
+
+    token_id: int
+    logprob: float
+    alternatives: tuple[Alternative, ...] = ()
+
+
+def find_logprobs(
+    logits: Logits, token_ids: Sequence[int], tops: Sequence[int]
+) -> list[TokenLogprob]:
+    """Return the log-probability of one id per row of [n, V] logits, with so many alternatives.
+
+    Raises:
+        ModelError: if the logits hold NaN or infinities.
+    """
+    normalisers = find_normalisers(logits)  # [n]
+    logprobs = logits[np.arange(len(logits)), token_ids] - normalisers
+    most = min(max(tops, default=0), logits.shape[1])
+    ids = find_best(logits, most) if most else np.empty((len(logits), 0), np.int64)
+    values = np.take_along_axis(logits, ids, axis=1) - normalisers[:, None]  # [n, most]
+    return [
+        TokenLogprob(
+            token_id,
+            float(logprobs[i]),
+            tuple(map(Alternative, ids[i, :top].tolist(), values[i, :top].tolist())),
+        )
+        for i, (token_id, top) in enumerate(zip(token_ids, tops, strict=True))
+    ]
+
+
+def find_normalisers(logits: Logits) -> LogProbs:
+    """Return what log-softmax takes off each row of [n, V] logits: log of the sum of exp, [n].
+
+    Raises:
+        ModelError: if there is none, since the logits hold NaN or infinities.
+    """
+    best = logits.max(axis=1)
+    if not np.isfinite(best).all():
+        raise ModelError("the model computed logits that are NaN or infinite: its weights are bad")
+    shifted = np.subtract(logits, best[:, None], dtype=np.float64)
+    # In place: fresh memory costs more than the numbers.
+    sums = np.exp(shifted, out=shifted).sum(axis=1)
+    return np.log(sums) + best

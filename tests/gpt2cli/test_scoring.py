@@ -1,0 +1,244 @@
+"""Log-probabilities and perplexity: against a float64 NumPy loop, against hand values, and rules.
+
+The loop is written from Hugging Face's guide to perplexity (transformers
+`docs/source/en/perplexity.md`) on the NumPy oracle, which has no cache; it shares no code with the
+module.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from export.checkpoint import ArrayWeights, expected_weights, open_checkpoint
+from export.config import read_config
+from export.reference import Reference
+from gpt2cli.engine import Device, Engine
+from gpt2cli.errors import ModelError, UsageError
+from gpt2cli.model_folder import read_model_folder
+from gpt2cli.scoring import (
+    ScoringConfig,
+    TokenScore,
+    Totals,
+    Window,
+    find_windows,
+    score,
+)
+from tests.checkpoints import CheckpointShape
+from tests.gpt2cli.scripted import ScriptedEngine, scatter
+from tests.model_folders import ModelFolders
+
+CONTEXT = 1024
+SHAPE = CheckpointShape(
+    n_layer=2, n_head=2, n_embd=32, n_positions=CONTEXT, vocab_size=289, seed=11
+)
+BOS = 288
+MOST_ASKED = 64  # logits of so many places at once
+
+Logits = NDArray[np.float32]
+LogitsAfter = Callable[[Sequence[int]], NDArray[np.float64]]  # [S] ids -> [S, V]
+
+
+@pytest.fixture(scope="module")
+def engine(model_folders: ModelFolders) -> Engine:
+    """Return an engine with GPT-2's context."""
+    return Engine(read_model_folder(model_folders(SHAPE)), Device("cpu"), max_slots=1)
+
+
+@pytest.fixture(scope="module")
+def oracle(model_folders: ModelFolders) -> LogitsAfter:
+    """Return a function to the oracle's logits after each token; it remembers windows."""
+    checkpoint = model_folders.checkpoint(SHAPE)
+    config = read_config(checkpoint)
+    with open_checkpoint(checkpoint) as weights:
+        arrays = {name: weights.read(name) for name in expected_weights(config)}
+    reference = Reference(config, ArrayWeights(arrays))
+    known: dict[tuple[int, ...], NDArray[np.float64]] = {}
+
+    def logits_after(ids: Sequence[int]) -> NDArray[np.float64]:
+        key = tuple(ids)
+        if key not in known:
+            known[key] = reference.logits(ids, range(len(ids)))
+        return known[key]
+
+    return logits_after
+
+
+def loop(logits_after: LogitsAfter, ids: Sequence[int], *, size: int, stride: int) -> list[float]:
+    """Return the log-probabilities of all ids after the first, as the guide's loop scores them."""
+    logprobs: list[float] = []
+    previous_end = 0
+    for begin in range(0, len(ids), stride):
+        end = min(begin + size, len(ids))
+        new = end - previous_end
+        window = list(ids[begin:end])
+        logits = logits_after(window)
+        for place in range(1, len(window)):
+            if place >= len(window) - new:  # the others' labels are -100 there
+                row = logits[place - 1]
+                total = math.fsum(np.exp(row - row.max()))
+                logprobs.append(float(row[window[place]] - row.max() - math.log(total)))
+        previous_end = end
+        if end == len(ids):
+            break
+    return logprobs
+
+
+def score_all(
+    engine: Engine | ScriptedEngine, ids: Sequence[int], *, stride: int, bos: int | None = BOS
+) -> list[TokenScore]:
+    """Return all scores of a text."""
+    return list(itertools.chain.from_iterable(score(engine, ids, bos_token_id=bos, stride=stride)))
+
+
+@pytest.mark.parametrize("stride", [300, CONTEXT // 2, CONTEXT - 1])
+@pytest.mark.parametrize("length", [1, 2, CONTEXT - 1, CONTEXT, CONTEXT + 1, 5000])
+def test_each_token_has_the_logprob_of_a_float64_loop(
+    engine: Engine, oracle: LogitsAfter, length: int, stride: int
+) -> None:
+    """To 1e-5, each token once, in order; the first one after BOS."""
+    ids = np.random.default_rng(5).integers(0, BOS, length).tolist()
+    expected = loop(oracle, [BOS, *ids], size=CONTEXT, stride=stride)
+    scores = score_all(engine, ids, stride=stride)
+    assert [s.token_id for s in scores] == ids
+    assert [s.logprob for s in scores] == pytest.approx(expected, rel=0, abs=1e-5)
+    assert engine.lengths == ()
+
+
+@pytest.mark.parametrize("stride", [1, 2, 7, 15])
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 40])
+def test_every_stride_and_length_is_the_guides(length: int, stride: int) -> None:
+    """On a context of 16 tokens; the logits depend on every token that a window shows."""
+    ids = [id_ % 257 for id_ in range(length)]
+    engine = ScriptedEngine(scatter(257), max_slots=1)
+    expected = loop(
+        lambda window: np.stack(
+            [scatter(257)(window[: i + 1]).astype(np.float64) for i in range(len(window))]
+        ),
+        [256, *ids],
+        size=16,
+        stride=stride,
+    )
+    scores = score_all(engine, ids, stride=stride, bos=256)
+    assert [s.logprob for s in scores] == pytest.approx(expected, rel=0, abs=1e-12)
+    assert engine.slots == []
+
+
+def test_windows_by_hand() -> None:
+    """Of 4 tokens each, 3 apart: the second one has a token of context, the last one is short."""
+    windows = list(find_windows(8, size=4, stride=3))
+    assert windows == [Window(0, 1, 4), Window(3, 4, 7), Window(6, 7, 8)]
+
+
+def test_without_bos_the_first_token_has_no_score() -> None:
+    """Nothing stands before it; the others are scored after it, and it does not count."""
+    engine = ScriptedEngine(scatter(257), max_slots=1)
+    first, *others = score_all(engine, [5, 6, 7], stride=8, bos=None)
+    after_bos = score_all(engine, [6, 7], stride=8, bos=5)
+    assert first == TokenScore(5, None)
+    assert others == after_bos
+    totals = Totals()
+    totals.add([first, *others])
+    assert totals.scored_tokens == 2
+
+
+@pytest.mark.parametrize("bos", [256, None])
+def test_an_empty_text_asks_nothing_of_the_engine(bos: int | None) -> None:
+    """It has no score and no perplexity."""
+    engine = ScriptedEngine(scatter(257), max_slots=1)
+    assert score_all(engine, [], stride=8, bos=bos) == []
+    assert engine.calls == []
+    assert Totals().perplexity is None
+
+
+@pytest.mark.parametrize("length", [64, 500])
+def test_the_logits_of_few_places_are_asked_for_at_once(length: int) -> None:
+    """However long the text: logits would be most of the memory."""
+    asked = []
+
+    class Counting(ScriptedEngine):
+        def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
+            asked.append(len(positions))
+            return super().extend(slot, ids, positions)
+
+    engine = Counting(lambda ids: np.zeros(9, np.float32), n_positions=128, max_slots=1)
+    score_all(engine, [1] * length, stride=64, bos=0)
+    assert max(asked) == MOST_ASKED
+    assert sum(asked) == length
+
+
+def test_closing_the_iterator_frees_the_slot() -> None:
+    """As after Ctrl-C; nothing more is computed."""
+    engine = ScriptedEngine(scatter(257), n_positions=128, max_slots=1)
+    scores = score(engine, [1] * 500, bos_token_id=256, stride=64)
+    next(scores)
+    scores.close()
+    assert engine.slots == []
+    assert engine.count("extend") == 1
+
+
+def test_alternatives_are_the_likeliest_at_each_place() -> None:
+    """Best first, ties to the lower id; each token of the text has those of its own place."""
+    rows = {(4,): [0, 3, 1, 3, 1], (4, 3): [5, 0, 0, 0, 0]}
+    engine = ScriptedEngine(
+        lambda ids: np.array(rows[tuple(ids)], np.float32), vocab_size=5, max_slots=1
+    )
+    [[first, second]] = score(engine, [3, 0], bos_token_id=4, stride=8, top=2)
+    assert [other.token_id for other in first.alternatives] == [1, 3]
+    assert [other.token_id for other in second.alternatives] == [0, 1]
+    assert first.alternatives[1].logprob == first.logprob
+
+
+def test_logits_that_are_no_numbers_are_an_error_of_the_model() -> None:
+    """Nothing that is told would be true; the slot is free again."""
+    engine = ScriptedEngine(lambda ids: np.full(5, math.nan, np.float32), max_slots=1)
+    with pytest.raises(ModelError, match="NaN or infinite"):
+        score_all(engine, [1], stride=8, bos=0)
+    assert engine.slots == []
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "perplexity"),
+    [
+        ([0.0], 1.0),
+        ([math.log(1 / 8), math.log(1 / 2)], 4.0),
+        ([-1000.0], math.inf),
+        ([None], None),
+        ([None, math.log(1 / 3)], 3.0),
+    ],
+)
+def test_the_perplexity_is_the_inverse_of_the_mean_probability(
+    logprobs: list[float | None], perplexity: float | None
+) -> None:
+    """The geometric mean, of the tokens that have a score; infinite beyond what floats hold."""
+    totals = Totals()
+    for logprob in logprobs:
+        totals.add([TokenScore(0, logprob)])
+    assert totals.perplexity == (None if perplexity is None else pytest.approx(perplexity))
+
+
+@pytest.mark.parametrize(
+    ("stride", "n_positions", "settled"),
+    [(None, 1024, 512), (None, 33, 16), (None, 2, 1), (1, 33, 1), (32, 33, 32)],
+)
+def test_the_stride_is_half_of_the_context_unless_it_is_given(
+    stride: int | None, n_positions: int, settled: int
+) -> None:
+    """From 1 to one less than the context: a window's new tokens need one before them."""
+    assert ScoringConfig(stride=stride).settle_stride(n_positions) == settled
+
+
+def test_a_stride_as_long_as_the_context_is_a_usage_error() -> None:
+    """Only the model tells how long that is; the error names both."""
+    with pytest.raises(UsageError, match=r"--stride: expected 1 to 32, .* 33 tokens, found 33"):
+        ScoringConfig(stride=33).settle_stride(33)
+
+
+@pytest.mark.parametrize("options", [{"stride": 0}, {"stride": -1}, {"top": -1}])
+def test_numbers_out_of_range_are_usage_errors(options: dict[str, int]) -> None:
+    """Without any model."""
+    with pytest.raises(UsageError, match=r"expected a number \d or more, found"):
+        ScoringConfig(**options)
