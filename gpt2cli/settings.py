@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -20,8 +20,11 @@ _FROM_MODEL: Final[Mapping[str, str]] = {
     "top_k": "top_k",
     "top_p": "top_p",
     "min_p": "min_p",
+    "typical_p": "typical_p",
     "repetition_penalty": "repetition_penalty",
+    "no_repeat_ngram_size": "no_repeat_ngram",
     "max_new_tokens": "max_new_tokens",
+    "min_new_tokens": "min_new_tokens",
 }
 
 # A configuration field's type -> what JSON may give for it, and how that is called.
@@ -61,14 +64,30 @@ def settle(
         for theirs, ours in _FROM_MODEL.items()
         if ours in known and generation_config.get(theirs) is not None and given.get(ours) is None
     }
-    try:
-        check_types(config_type, own)
-        config_type(**own)
-    except UsageError as error:
-        raise ModelError(f"the model's generation_config.json: {error}") from error
     chosen = {name: value for name, value in given.items() if name in known and value is not None}
     usual = {name: value for name, value in built_in.items() if name in known}
-    return Settings(config_type(**(usual | own | chosen)), own)
+    defaults = asdict(config_type(**(usual | chosen)))  # whatever is wrong here is the user's
+    try:
+        check_types(config_type, own)
+        own = _give_way(own, defaults)
+        return Settings(config_type(**(usual | own | chosen)), own)
+    except UsageError as error:
+        raise ModelError(f"the model's generation_config.json: {error}") from error
+
+
+def _give_way(own: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the model's values, its limits brought into agreement with those that hold anyway.
+
+    Its least number of tokens is never more than the most allowed, as in Hugging Face; its most
+    is never less than the least that the user asked for.
+    """
+    fitting = dict(own)
+    if "max_new_tokens" in own and 0 <= own["max_new_tokens"] < others["min_new_tokens"]:
+        fitting["max_new_tokens"] = others["min_new_tokens"]
+    if "min_new_tokens" in own:
+        most = fitting.get("max_new_tokens", others["max_new_tokens"])
+        fitting["min_new_tokens"] = min(own["min_new_tokens"], most)
+    return fitting
 
 
 def check_types(config_type: "type[DataclassInstance]", own: Mapping[str, Any]) -> None:

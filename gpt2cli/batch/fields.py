@@ -16,6 +16,7 @@ _OPTIONS: Final = frozenset(
     {"seed", "samples", "allow_special", "greedy"}
     | {field.name for kind in _CONFIGURATIONS for field in fields(kind)}
 )
+_TEXTS: Final = frozenset({"stop", "ban"})  # that take several texts
 _KNOWN: Final = _OPTIONS | {"prompt", "id"}
 _DEEPEST: Final = 100  # levels of an id: it is written again, from deeper in the program
 _MOST_SHOWN: Final = 80  # characters of something wrong
@@ -82,18 +83,27 @@ def read_options(record: Mapping[str, Any]) -> dict[str, Any]:
         check_types(kind, own)
     if own.get("greedy"):
         own["temperature"] = 0.0
-    if "stop" in own:
-        own["stop"] = _read_stop(own["stop"])
+    for name in _TEXTS & own.keys():
+        own[name] = _read_texts(name, own[name])
+    if "logit_bias" in own:
+        own["logit_bias"] = _read_biases(own["logit_bias"])
     if "overflow" in own:
         own["overflow"] = _read_overflow(own["overflow"])
     return own
 
 
-def _read_stop(value: Any) -> tuple[str, ...]:
-    stop = [value] if isinstance(value, str) else value
-    if not isinstance(stop, list) or not all(isinstance(text, str) for text in stop):
-        raise UsageError("--stop: expected a text or a list of texts")
-    return tuple(stop)
+def _read_texts(name: str, value: Any) -> tuple[str, ...]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise UsageError(f"--{name}: expected a text or a list of texts")
+    return tuple(texts)
+
+
+def _read_biases(value: Any) -> tuple[tuple[str, float], ...]:
+    biases = value.values() if isinstance(value, dict) else [None]
+    if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in biases):
+        raise UsageError('--logit-bias: expected an object {"ID_OR_TEXT": number, …}')
+    return tuple(value.items())
 
 
 def _read_overflow(value: Any) -> Overflow:

@@ -9,7 +9,9 @@ from gpt2cli.commands.option_kinds import flag, number, option, text
 from gpt2cli.errors import UsageError
 
 _MODEL, _SAMPLING, _LIMITS, _REPORT = "Model", "Sampling", "Limits", "Input and output"
+_SCORING: Final = "Scoring"
 _CHAT: Final = "Conversation"
+_BENCH: Final = "Measuring"
 _MOST_THREADS: Final = 1024
 MOST_SLOTS: Final = 256
 
@@ -144,12 +146,61 @@ class SamplingOptions:
             within="between 0 and 1", off="0: off", default="0.0, or the model's own",
         ),
     ] = None  # fmt: skip
+    typical_p: Annotated[
+        float | None,
+        number(
+            _SAMPLING, "--typical-p", kind=float,
+            help="Draw from the most typical tokens whose probabilities reach p: neither too "
+            "likely nor too surprising.",
+            within="above 0, up to 1", off="1: off", default="1.0, or the model's own",
+        ),
+    ] = None  # fmt: skip
     repetition_penalty: Annotated[
         float | None,
         number(
             _SAMPLING, "--repetition-penalty", kind=float,
             help="Make tokens of prompt and completion less likely.",
             within="above 0", off="1: off", default="1.0, or the model's own",
+        ),
+    ] = None  # fmt: skip
+    presence_penalty: Annotated[
+        float | None,
+        number(
+            _SAMPLING, "--presence-penalty", kind=float,
+            help="Subtract this from the logits of tokens that the completion has.",
+            within="between -2 and 2", off="0: off", default="0.0",
+        ),
+    ] = None  # fmt: skip
+    frequency_penalty: Annotated[
+        float | None,
+        number(
+            _SAMPLING, "--frequency-penalty", kind=float,
+            help="Subtract this from a token's logit for each time that the completion has it.",
+            within="between -2 and 2", off="0: off", default="0.0",
+        ),
+    ] = None  # fmt: skip
+    no_repeat_ngram: Annotated[
+        int | None,
+        number(
+            _SAMPLING, "--no-repeat-ngram", kind=int,
+            help="Draw no n tokens in a row that prompt or completion have already.",
+            within="0 or more", off="0: off", default="0, or the model's own",
+        ),
+    ] = None  # fmt: skip
+    logit_bias: Annotated[
+        list[str] | None,
+        text(
+            _SAMPLING, "--logit-bias", metavar="ID_OR_TEXT=X",
+            help="Add X, between -100 and 100, to the logit of a token: its id, or a text that is "
+            r"just that token; repeatable; \n and \t are understood. Default: none.",
+        ),
+    ] = None  # fmt: skip
+    ban: Annotated[
+        list[str] | None,
+        text(
+            _SAMPLING, "--ban", metavar="TEXT",
+            help="Never complete this text, however it is cut into tokens; repeatable; "
+            r"\n and \t are understood. Default: none.",
         ),
     ] = None  # fmt: skip
     greedy: Annotated[
@@ -174,6 +225,15 @@ class LimitOptions:
             _LIMITS, "--max-new-tokens", "-n", kind=int,
             help="Most tokens to generate, the prompt not counted.",
             within="0 or more", default="256 (chat 128), or the model's own",
+        ),
+    ] = None  # fmt: skip
+    min_new_tokens: Annotated[
+        int | None,
+        number(
+            _LIMITS, "--min-new-tokens", kind=int,
+            help="Fewest tokens to generate: before them neither the model nor --stop ends the "
+            "text.",
+            within="0 or more", off="0: off", default="0, or the model's own",
         ),
     ] = None  # fmt: skip
     stop: Annotated[
@@ -374,3 +434,162 @@ class ChatFormOptions:
         bool, flag(_REPORT, "--json", help="Print one JSON record per turn, not text.")
     ] = False
     allow_special: _AllowSpecial = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions:
+    """How texts are scored."""
+
+    stride: Annotated[
+        int | None,
+        number(
+            _SCORING, "--stride", kind=int,
+            help="How many tokens after another the windows of a long text begin. The smaller, the "
+            "more context, and the slower.",
+            within="1 or more, and less than the model's context", default="half of the context",
+        ),
+    ] = None  # fmt: skip
+    top: Annotated[
+        int,
+        number(
+            _SCORING, "--top", kind=int,
+            help="Tell the N likeliest tokens at each place too.",
+            within="0 or more", off="0: off", default="0",
+        ),
+    ] = 0  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOptions:
+    """Where texts come from, beside the argument."""
+
+    file: Annotated[
+        list[Path] | None,
+        option(
+            _REPORT, "--file", "-f", metavar="FILE",
+            help="Read a text from FILE; repeatable; - is stdin. Default: the argument, or stdin.",
+        ),
+    ] = None  # fmt: skip
+    allow_special: _AllowSpecial = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOutputOptions:
+    """What is written of the scores, and where."""
+
+    json: Annotated[bool, flag(_REPORT, "--json", help="Print one JSON record per text.")] = False
+    output: Annotated[
+        Path | None,
+        option(
+            _REPORT, "--output", "-o", metavar="FILE",
+            help="Write the result to FILE, whole or not at all; - is stdout. Default: stdout.",
+        ),
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerOptions:
+    """Whose tokens they are."""
+
+    model: Annotated[
+        str | None,
+        option(
+            _MODEL, "--model", "-m", metavar="NAME",
+            help="Model whose tokens they are, as for generate. Default gpt2, or the starter if "
+            "that is out of reach.",
+        ),
+    ] = None  # fmt: skip
+    revision: Annotated[
+        str | None,
+        option(
+            _MODEL, "--revision", metavar="REV",
+            help="Branch, tag or commit of a hub model. Default main.",
+        ),
+    ] = None  # fmt: skip
+    offline: Annotated[
+        bool, flag(_MODEL, "--offline", help="Never ask the network. Default: only if needed.")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokensInputOptions:
+    """Where a text or its ids come from, beside the arguments."""
+
+    decode: Annotated[
+        bool, flag(_REPORT, "--decode", "-d", help="From ids to text. Default: from text to ids.")
+    ] = False
+    file: Annotated[
+        Path | None,
+        option(
+            _REPORT, "--file", "-f", metavar="FILE",
+            help="Read from FILE; - is stdin. Default: the arguments, or stdin.",
+        ),
+    ] = None  # fmt: skip
+    allow_special: _AllowSpecial = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokensOutputOptions:
+    """What is written of a text's tokens: each on a line, or one of these.
+
+    Raises:
+        UsageError: if more than one is given.
+    """
+
+    ids: Annotated[bool, flag(_REPORT, "--ids", help="Print the ids alone, on one line.")] = False
+    count: Annotated[bool, flag(_REPORT, "--count", help="Print how many tokens there are.")] = (
+        False
+    )
+    json: Annotated[bool, flag(_REPORT, "--json", help="Print one JSON record.")] = False
+
+    quiet: Annotated[bool, flag(_REPORT, "--quiet", "-q", help="No notes on stderr.")] = False
+
+    @property
+    def chosen(self) -> list[str]:
+        """The forms that were asked for: one at most."""
+        forms = {"--ids": self.ids, "--count": self.count, "--json": self.json}
+        return [name for name, given in forms.items() if given]
+
+    def __post_init__(self) -> None:
+        if len(self.chosen) > 1:
+            found = " and ".join(self.chosen)
+            raise UsageError(f"expected one of --ids, --count and --json, found {found}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOptions:
+    """What is measured, how often, and how it is told."""
+
+    rounds: Annotated[
+        int,
+        number(
+            _BENCH, "--rounds", kind=int, help="How often each thing is measured.",
+            within="1 or more", default="5",
+        ),
+    ] = 5  # fmt: skip
+    prompt_length: Annotated[
+        list[int] | None,
+        number(
+            _BENCH, "--prompt-length", kind=int,
+            help="Tokens of a prompt whose prefill is measured; repeatable.",
+            within="1 or more, up to the model's context",
+            default="32, 128 and 512, as far as the context goes",
+        ),
+    ] = None  # fmt: skip
+    batch_size: Annotated[
+        list[int] | None,
+        number(
+            _BENCH, "--batch-size", kind=int,
+            help="How many rows are decoded at once; repeatable.",
+            within=f"1 to {MOST_SLOTS}", default="1, 8 and 16",
+        ),
+    ] = None  # fmt: skip
+    json: Annotated[bool, flag(_REPORT, "--json", help="Print one JSON record, not a table.")] = (
+        False
+    )
+    quiet: Annotated[bool, flag(_REPORT, "--quiet", "-q", help="No notes on stderr.")] = False
+
+    def __post_init__(self) -> None:
+        for size in self.batch_size or ():
+            if not 1 <= size <= MOST_SLOTS:
+                raise UsageError(f"--batch-size: expected 1 to {MOST_SLOTS}, found {size}")

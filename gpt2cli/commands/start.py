@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gpt2cli.commands.options import LimitOptions, ModelOptions, SamplingOptions
+from gpt2cli.errors import UsageError
 from gpt2cli.generation import (
     Chunk,
     Counts,
@@ -25,6 +26,7 @@ from gpt2cli.store import Listener
 
 _RANDOM_SEEDS: Final = 2**32  # enough, and short enough to type again
 _MOST_SLOTS: Final = 8
+_MOST_SHOWN: Final = 40  # characters of a wrong value
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +136,28 @@ def choose_seed(options: SamplingOptions) -> int:
 
 
 def give_sampling(options: SamplingOptions) -> dict[str, Any]:
-    """Return what the user gave of SamplingConfig's fields; None: nothing."""
+    """Return what the user gave of SamplingConfig's fields; None: nothing.
+
+    Raises:
+        UsageError: if a logit bias has no number.
+    """
     given = asdict(options)
     if options.greedy:
         given["temperature"] = 0.0
+    given["logit_bias"] = tuple(_read_bias(text) for text in options.logit_bias or ())
+    given["ban"] = tuple(options.ban or ())
     return given
+
+
+def _read_bias(text: str) -> tuple[str, float]:
+    token, equals, bias = text.rpartition("=")  # the last: the token may be or hold one
+    try:
+        if equals:
+            return token, float(bias)
+    except ValueError:
+        pass
+    shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+    raise UsageError(f"--logit-bias: expected ID_OR_TEXT=NUMBER, found {shown!r}")
 
 
 def give_limits(options: LimitOptions) -> dict[str, Any]:

@@ -1,13 +1,8 @@
 """The decode loop: requests → slots → prefill → (sample, decode)* → chunks."""
 
+from gpt2cli.generation.interfaces import Counts, LogitsEngine, SampleSource
 from gpt2cli.generation.kept import KeptSlot
-from gpt2cli.generation.loop import (
-    Counts,
-    LogitsEngine,
-    SampleSource,
-    generate,
-    generate_from,
-)
+from gpt2cli.generation.loop import generate, generate_from
 from gpt2cli.generation.ordering import in_sample_order
 from gpt2cli.generation.requests import (
     Chunk,

@@ -6,83 +6,14 @@ It passes logits on unopened: the engine makes them, the sampler reads them.
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from gpt2cli.generation.beams import BeamSearch
+from gpt2cli.generation.interfaces import Counts, Logits, LogitsEngine, SampleSource
 from gpt2cli.generation.kept import KeptSlot
 from gpt2cli.generation.requests import Chunk, PreparedRequest
 from gpt2cli.generation.sample import Sample
-from gpt2cli.model_folder import ModelShape
-from gpt2cli.sampling import Sampler
+from gpt2cli.sampling import Sampler, TokenLogprob, find_logprobs
 from gpt2cli.tokenizer import Tokenizer
-
-Logits = NDArray[np.float32]
-
-
-class LogitsEngine(Protocol):
-    """What the loop needs of an engine; `gpt2cli.engine.Engine` is one, a test may script one.
-
-    Active slots are always 0 … n−1.
-    """
-
-    @property
-    def shape(self) -> ModelShape:
-        """The model's sizes."""
-        ...
-
-    @property
-    def max_slots(self) -> int:
-        """How many slots there can be at once."""
-        ...
-
-    def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
-        """Append ids to a slot; logits after the ids at `positions`: [K, V]."""
-        ...
-
-    def decode(self, ids: Sequence[int]) -> Logits:
-        """Append one id to every slot; logits after each, [n, V], valid until the next call."""
-        ...
-
-    def fork(self, source: int, target: int) -> None:
-        """Copy a slot over another or to the next free one."""
-        ...
-
-    def rewind(self, slot: int, length: int) -> None:
-        """Forget a slot's tokens from `length` on."""
-        ...
-
-    def free(self, slot: int) -> None:
-        """Close a slot; the last one moves into its place."""
-        ...
-
-
-class SampleSource(Protocol):
-    """Gives samples to run as they come."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether no sample will come any more."""
-        ...
-
-    def take(self, *, wait: bool) -> tuple[PreparedRequest, int] | None:
-        """Return the request and the number of the next sample; None if there is none now.
-
-        With `wait` it may take a moment to say so: nothing else is to be done.
-        """
-        ...
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a run has done so far, for statistics; times in seconds."""
-
-    prefill_tokens: int = 0
-    prefill_seconds: float = 0.0
-    decode_tokens: int = 0
-    decode_seconds: float = 0.0
-    sample_seconds: float = 0.0
 
 
 def generate(
@@ -139,9 +70,7 @@ class _IterableSource:
 
     def __init__(self, requests: Iterator[PreparedRequest]) -> None:
         self._samples = (
-            (prepared, number)
-            for prepared in requests
-            for number in range(prepared.request.samples)
+            (prepared, number) for prepared in requests for number in range(prepared.runs)
         )
         self.ended = False
 
@@ -161,18 +90,22 @@ class _Loop:
     interrupted: Callable[[], bool]
     kept: KeptSlot | None
     active: list[Sample] = field(default_factory=list)  # active[i] runs in slot i
+    searches: list[BeamSearch] = field(default_factory=list)  # to which some of them belong
+    waiting: tuple[PreparedRequest, int] | None = None  # for more room than there is
 
     def run(self, source: SampleSource) -> Iterator[Chunk]:
         """Yield chunks until nothing is active and nothing will come."""
         while not self.interrupted():
             yield from self._refill(source)
-            slid = [slot for slot, sample in enumerate(self.active) if sample.needs_prefill]
-            for slot in slid:
-                yield from self._prefill(slot)
-            if not self.active and source.ended:
+            slid = [sample for sample in self.active if sample.needs_prefill]
+            for sample in slid:
+                yield from self._draw(self._prefill(sample), [sample])
+            if not self.active and self.waiting is None and source.ended:
                 return
             if self.active and not slid:  # else some may have finished: refill first
                 yield from self._decode()
+        for search in self.searches:
+            yield from search.interrupt()
         for sample in self.active:
             if not sample.finished:
                 yield sample.chunk(sample.interrupt())
@@ -183,21 +116,49 @@ class _Loop:
             self._release(len(self.active) - 1)
 
     def _refill(self, source: SampleSource) -> Iterator[Chunk]:
-        """Give finished samples' slots, then free ones, to waiting samples; close the rest."""
-        slot = 0
-        while slot < self.engine.max_slots and not self.interrupted():
-            if slot < len(self.active) and not self.active[slot].finished:
-                slot += 1
-                continue
-            waiting = source.take(wait=all(other.finished for other in self.active))
-            if waiting is None:
+        """Give finished samples' slots, then free ones, to who waits; close the rest.
+
+        Who comes first begins first: a search for which there is no room yet lets nobody pass.
+        """
+        while not self.interrupted() and (room := self._count_room()):
+            if self.waiting is None:
+                self.waiting = source.take(wait=all(sample.finished for sample in self.active))
+            if self.waiting is None or self.waiting[0].slots > room:
                 break
-            sample = Sample(self.tokenizer, *waiting, self.engine.shape.n_positions)
-            if sample.finished:  # nothing is to be drawn at all
-                yield sample.chunk("")
-                continue
-            self._place(sample, slot)
-            yield from self._prefill(slot)
+            (prepared, number), self.waiting = self.waiting, None
+            if prepared.request.search.on:
+                yield from self._begin_search(prepared)
+            else:
+                yield from self._begin_sample(prepared, number)
+        self._release_finished()
+
+    def _count_room(self) -> int:
+        """Return how many slots nobody has a claim to: a search may come to have all its beams."""
+        searching = sum(len(search.samples) for search in self.searches)
+        claimed = sum(search.slots for search in self.searches)
+        finished = sum(sample.finished for sample in self.active)
+        return self.engine.max_slots - (len(self.active) - finished - searching) - claimed
+
+    def _begin_sample(self, prepared: PreparedRequest, number: int) -> Iterator[Chunk]:
+        sample = Sample(self.tokenizer, prepared, number, self.engine.shape.n_positions)
+        if sample.finished:  # nothing is to be drawn at all
+            yield sample.chunk("")
+            return
+        self._place(sample)
+        yield from self._draw(self._prefill(sample), [sample])
+
+    def _begin_search(self, prepared: PreparedRequest) -> Iterator[Chunk]:
+        search = BeamSearch(self.tokenizer, prepared, self.engine.shape.n_positions)
+        if search.ended:
+            yield from search.finish()
+            return
+        [sample] = search.samples
+        self._place(sample)
+        self._release_finished()  # for its beams
+        self.searches.append(search)
+        yield from self._advance(search, self._prefill(sample))
+
+    def _release_finished(self) -> None:
         for slot in reversed(range(len(self.active))):
             if self.active[slot].finished:
                 self._release(slot)
@@ -211,11 +172,12 @@ class _Loop:
         self.active[slot] = self.active[-1]
         self.active.pop()
 
-    def _place(self, sample: Sample, slot: int) -> None:
+    def _place(self, sample: Sample) -> None:
         """Put a sample into a slot, with its prompt's cache where some slot still begins with it.
 
         A request's samples thus share one prefill, and so do equal prompts that meet.
         """
+        slot = next((i for i, s in enumerate(self.active) if s.finished), len(self.active))
         source = next(
             (i for i, s in enumerate(self.active) if _shares_prefix(s, sample)),
             None,
@@ -233,43 +195,93 @@ class _Loop:
             self.engine.rewind(slot, sample.fed)
         self.active[slot : slot + 1] = [sample]
 
-    def _prefill(self, slot: int) -> Iterator[Chunk]:
-        """Make the logits after a sample's window and draw an id from them."""
-        sample = self.active[slot]
+    def _prefill(self, sample: Sample) -> Logits:
+        """Return the logits after a sample's window: [1, V]."""
         sample.needs_prefill = False
-        logits = sample.prefix_logits
-        if logits is None:
-            if sample.slid:
-                self.engine.rewind(slot, 0)
-            ids = sample.window[sample.fed :]
-            started = time.perf_counter()
-            logits = self.engine.extend(slot, ids, [len(ids) - 1])  # [1, V]
-            self.counts.prefill_seconds += time.perf_counter() - started
-            self.counts.prefill_tokens += len(ids)
-            sample.feed(len(ids))
-            if not sample.slid:
-                sample.prefix_logits = logits
-        yield from self._draw(logits, [sample])
+        if sample.prefix_logits is not None:
+            return sample.prefix_logits
+        slot = self.active.index(sample)
+        if sample.slid:
+            self.engine.rewind(slot, 0)
+        ids = sample.window[sample.fed :]
+        started = time.perf_counter()
+        logits = self.engine.extend(slot, ids, [len(ids) - 1])
+        self.counts.prefill_seconds += time.perf_counter() - started
+        self.counts.prefill_tokens += len(ids)
+        sample.feed(len(ids))
+        if not sample.slid:
+            sample.prefix_logits = logits
+        return logits
 
     def _decode(self) -> Iterator[Chunk]:
-        """Draw the next id of every active sample."""
+        """Make the logits after every active sample; samples draw by them, searches go on."""
         ids = [sample.window[-1] for sample in self.active]
         started = time.perf_counter()
         logits = self.engine.decode(ids)  # [n, V]
         self.counts.decode_seconds += time.perf_counter() - started
         self.counts.decode_tokens += len(ids)
+        places = {sample: place for place, sample in enumerate(self.active)}
         for sample in self.active:
             sample.fed += 1
-        yield from self._draw(logits, self.active)
+        for search in list(self.searches):
+            yield from self._advance(search, logits[[places.pop(s) for s in search.samples]])
+        if places:
+            drawing = logits if len(places) == len(ids) else logits[list(places.values())]
+            yield from self._draw(drawing, list(places))
 
     def _draw(self, logits: Logits, samples: Sequence[Sample]) -> Iterator[Chunk]:
+        """Draw the next id of samples by [n, V] logits."""
         started = time.perf_counter()
         ids = self.sampler.step(logits, [sample.row for sample in samples])
+        logprobs = _find_logprobs(logits, samples, ids)
         self.counts.sample_seconds += time.perf_counter() - started
-        for sample, token_id in zip(samples, ids, strict=True):
-            text = sample.take(token_id)
+        for sample, token_id, logprob in zip(samples, ids, logprobs, strict=True):
+            text = sample.take(token_id, logprob)
             if text or sample.finished:
                 yield sample.chunk(text)
+
+    def _advance(self, search: BeamSearch, logits: Logits) -> Iterator[Chunk]:
+        """Let a search take a step by the [n, V] logits of its beams; show what it found."""
+        started = time.perf_counter()
+        before = search.samples
+        parents = search.step(self.sampler, logits)
+        self._regroup(before, search.samples, parents)
+        self.counts.sample_seconds += time.perf_counter() - started
+        if search.ended:
+            self.searches.remove(search)
+            yield from search.finish()
+
+    def _regroup(
+        self, before: Sequence[Sample], after: Sequence[Sample], parents: Sequence[int]
+    ) -> None:
+        """Give each beam a slot that holds the one it continues, `before[parent]`.
+
+        The first to continue it has its slot; others a copy, in the slots of those that end here.
+        """
+        slots = [self.active.index(sample) for sample in before]
+        spare = [slot for place, slot in enumerate(slots) if place not in parents]
+        for place, (sample, parent) in enumerate(zip(after, parents, strict=True)):
+            slot = slots[parent]
+            if parent in parents[:place]:
+                slot = spare.pop() if spare else len(self.active)
+                self.engine.fork(slots[parent], slot)
+            self.active[slot : slot + 1] = [sample]
+        for slot in sorted(spare, reverse=True):
+            self._release(slot)
+
+
+def _find_logprobs(
+    logits: Logits, samples: Sequence[Sample], ids: Sequence[int]
+) -> Sequence[TokenLogprob | None]:
+    """Return the log-probability of each id for the samples that want it; nothing else is made."""
+    found: list[TokenLogprob | None] = [None] * len(samples)
+    tops = {i: s.wanted_logprobs for i, s in enumerate(samples) if s.wanted_logprobs is not None}
+    if tops:
+        places = list(tops)
+        wanted = find_logprobs(logits[places], [ids[i] for i in places], list(tops.values()))
+        for place, logprob in zip(places, wanted, strict=True):
+            found[place] = logprob
+    return found
 
 
 def _shares_prefix(active: Sample, waiting: Sample) -> bool:

@@ -1,13 +1,23 @@
 """What goes into the decode loop and what comes out: requests, their limits, and chunks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.generation.vocabulary import find_bans, find_biases
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.sampling import LARGEST_SEED, SamplingConfig
+from gpt2cli.sampling import (
+    LARGEST_SEED,
+    BannedTexts,
+    BeamConfig,
+    SamplingConfig,
+    TokenLogprob,
+)
 from gpt2cli.tokenizer import Tokenizer
+
+_MOST_ALTERNATIVES: Final = 20
 
 
 class Overflow(StrEnum):
@@ -36,14 +46,20 @@ class GenerationConfig:
     """
 
     max_new_tokens: int = 256
+    min_new_tokens: int = 0  # before so many no EOS is drawn, and no stop sequence counts
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     overflow: Overflow = Overflow.STOP
 
     def __post_init__(self) -> None:
-        if self.max_new_tokens < 0:
-            found = self.max_new_tokens
-            raise UsageError(f"--max-new-tokens: expected a number 0 or more, found {found}")
+        least, most = self.min_new_tokens, self.max_new_tokens
+        if most < 0:
+            raise UsageError(f"--max-new-tokens: expected a number 0 or more, found {most}")
+        if least < 0:
+            raise UsageError(f"--min-new-tokens: expected a number 0 or more, found {least}")
+        if least > most:
+            expected = f"at most --max-new-tokens, {most}"
+            raise UsageError(f"--min-new-tokens: expected {expected}, found {least}")
         if "" in self.stop:
             raise UsageError("--stop: expected some text, found an empty one")
 
@@ -53,29 +69,51 @@ class Request:
     """One prompt and its settings.
 
     Raises:
-        UsageError: if the seed or the number of samples is out of range.
+        UsageError: naming the option, its range and the value found.
     """
 
     prompt: str
     sampling: SamplingConfig
     generation: GenerationConfig
+    search: BeamConfig = field(default_factory=BeamConfig)
     seed: int  # the effective one
     samples: int = 1
     index: int = 0
     allow_special: bool = False
+    logprobs: int | None = None  # alternatives of each token in the record; None: no logprobs
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
         if self.samples < 1:
             raise UsageError(f"--samples: expected a number 1 or more, found {self.samples}")
+        if self.logprobs is not None and not 0 <= self.logprobs <= _MOST_ALTERNATIVES:
+            expected = f"a number 0 to {_MOST_ALTERNATIVES}"
+            raise UsageError(f"--logprobs: expected {expected}, found {self.logprobs}")
+        beams = self.search.beams
+        if self.search.on and self.samples > beams:
+            raise UsageError(f"--samples: expected at most --beams, {beams}, found {self.samples}")
+        if self.search.on and self.generation.overflow is Overflow.SLIDE:
+            raise UsageError("--overflow: expected stop or error with --beams, found slide")
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A request whose prompt is known to fit."""
+    """A request whose prompt is known to fit, and what its options come to in the vocabulary."""
 
     request: Request
     prompt_ids: tuple[int, ...]
+    biases: tuple[tuple[int, float], ...] = ()  # different ids, each with its own
+    bans: BannedTexts | None = None
+
+    @property
+    def slots(self) -> int:
+        """How many slots it takes at once, for all its samples or for each."""
+        return self.request.search.beams
+
+    @property
+    def runs(self) -> int:
+        """How many runs make its samples: a search makes all of them at once."""
+        return 1 if self.request.search.on else self.request.samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +124,7 @@ class Finish:
     stop_sequence: str | None
     prompt_tokens: int
     completion_tokens: int
+    logprobs: tuple[TokenLogprob, ...] | None = None  # of each token; None: not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +159,13 @@ def prepare(
     *,
     prompt_ids: Sequence[int] | None = None,
 ) -> PreparedRequest:
-    """Encode the prompt and check that it fits as its `overflow` asks.
+    """Encode the prompt, check that it fits as its `overflow` asks, and look up options' texts.
 
     `prompt_ids`: what the model is to see, if that is not the prompt alone.
 
     Raises:
-        PromptError: if it does not, or cannot be encoded.
+        PromptError: if it does not fit, or cannot be encoded.
+        UsageError: if an option means nothing in the model's vocabulary.
     """
     if prompt_ids is None:
         prompt_ids = tokenizer.encode(request.prompt, allow_special=request.allow_special)
@@ -141,4 +181,6 @@ def prepare(
             f"the prompt's {len(ids)} tokens and --max-new-tokens {config.max_new_tokens} exceed "
             f"the model's {limit}: shorten the prompt, or lower --max-new-tokens"
         )
-    return PreparedRequest(request, ids)
+    sampling, size = request.sampling, shape.vocab_size
+    biases = find_biases(sampling, tokenizer, vocab_size=size, allow_special=request.allow_special)
+    return PreparedRequest(request, ids, biases, find_bans(sampling, tokenizer, vocab_size=size))

@@ -1,13 +1,16 @@
 """One sample on its way through the loop: its ids, its text, its limits."""
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2cli.generation.forbidden import ForbiddenIds
 from gpt2cli.generation.requests import Chunk, Finish, FinishReason, Overflow, PreparedRequest
-from gpt2cli.sampling import Row
-from gpt2cli.tokenizer import Detokenizer, StopMatcher, Tokenizer
+from gpt2cli.generation.stops import LateStops
+from gpt2cli.sampling import Row, TokenLogprob
+from gpt2cli.tokenizer import Detokenizer, Tokenizer
 
 
 class Sample:
@@ -25,9 +28,10 @@ class Sample:
         self._prompt_tokens = len(prepared.prompt_ids)
         self._eos_ids = frozenset() if self._config.ignore_eos else tokenizer.eos_token_ids
         self._detokenizer = Detokenizer(tokenizer)
-        self._stops = StopMatcher(self._config.stop)
+        self._stops = LateStops(self._config.stop)
         self._drawn = 0
         self._finish: FinishReason | None = None
+        self._logprobs: list[TokenLogprob] = []  # of what was drawn, if that is wanted
         self._window = list(prepared.prompt_ids)
         self._check_limits()
         self.prefix = tuple(self._window)  # the ids that the slot begins with, until they slide
@@ -38,8 +42,27 @@ class Sample:
         # After `prefix`; kept while the slot begins with it, since other samples may share both.
         self.prefix_logits: NDArray[np.float32] | None = None  # [1, V]
         self.row = Row(
-            request.sampling, seed=request.seed, sample=number, prompt_ids=prepared.prompt_ids
+            request.sampling,
+            seed=request.seed,
+            sample=number,
+            prompt_ids=prepared.prompt_ids,
+            biases=prepared.biases,
         )
+        self._forbidden = ForbiddenIds(tokenizer, prepared)
+        self.row.forbidden = self._forbidden.find()
+        self.wanted_logprobs = request.logprobs  # alternatives of each token; None: no logprobs
+
+    def fork(self) -> "Sample":
+        """Return a sample that goes on from here by itself."""
+        sample = copy.copy(self)
+        sample._detokenizer = self._detokenizer.fork()
+        sample._stops = self._stops.fork()
+        sample._logprobs = list(self._logprobs)
+        sample._window = list(self._window)
+        sample.prefills = list(self.prefills)
+        sample.row = self.row.fork()
+        sample._forbidden = self._forbidden.fork()
+        return sample
 
     @property
     def window(self) -> Sequence[int]:
@@ -51,14 +74,18 @@ class Sample:
         """Whether nothing more is to be drawn."""
         return self._finish is not None
 
-    def take(self, token_id: int) -> str:
-        """Accept the drawn id and return the text that is certain now."""
+    def take(self, token_id: int, logprob: TokenLogprob | None = None) -> str:
+        """Accept the drawn id and return the text that is certain now; `logprob`: if wanted."""
         if token_id in self._eos_ids:
             self._finish = FinishReason.STOP
             return self._flush()
         self._drawn += 1
+        if logprob is not None:
+            self._logprobs.append(logprob)
         self._window.append(token_id)
-        text = self._stops.feed(self._detokenizer.add(token_id))
+        self._forbidden.append(token_id)
+        self.row.forbidden = self._forbidden.find()
+        text = self._feed_stops(self._detokenizer.add(token_id))
         if self._stops.matched is not None:
             self._finish = FinishReason.STOP
             return text
@@ -84,6 +111,7 @@ class Sample:
                 stop_sequence=self._stops.matched,
                 prompt_tokens=self._prompt_tokens,
                 completion_tokens=self._drawn,
+                logprobs=None if self.wanted_logprobs is None else tuple(self._logprobs),
             )
         return Chunk(self._index, self._number, text, finish)
 
@@ -105,9 +133,13 @@ class Sample:
         self.prefills = []
         self.prefix_logits = None
 
+    def _feed_stops(self, text: str) -> str:
+        # As vLLM counts: the token that completes a stop sequence comes after the ones required.
+        return self._stops.feed(text, counts=self._drawn > self._config.min_new_tokens)
+
     def _flush(self) -> str:
         """Return what an unfinished character and a possible stop sequence held back."""
-        text = self._stops.feed(self._detokenizer.finish())
+        text = self._feed_stops(self._detokenizer.finish())
         if self._stops.matched is not None:
             self._finish = FinishReason.STOP
         return text + self._stops.finish()

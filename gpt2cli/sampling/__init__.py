@@ -1,7 +1,26 @@
 """From logits to ids: the only reader of logits."""
 
+from gpt2cli.sampling.bans import BannedTexts, Pieces
+from gpt2cli.sampling.beams import BeamConfig, Continuation, find_continuations
 from gpt2cli.sampling.config import SamplingConfig
-from gpt2cli.sampling.sampler import Row, Sampler
+from gpt2cli.sampling.logprobs import Alternative, TokenLogprob, find_logprobs
+from gpt2cli.sampling.row import Row
+from gpt2cli.sampling.sampler import Sampler, explain
 from gpt2cli.sampling.stream import LARGEST_SEED, RandomStream
 
-__all__ = ["LARGEST_SEED", "RandomStream", "Row", "Sampler", "SamplingConfig"]
+__all__ = [
+    "LARGEST_SEED",
+    "Alternative",
+    "BannedTexts",
+    "BeamConfig",
+    "Continuation",
+    "Pieces",
+    "RandomStream",
+    "Row",
+    "Sampler",
+    "SamplingConfig",
+    "TokenLogprob",
+    "explain",
+    "find_continuations",
+    "find_logprobs",
+]

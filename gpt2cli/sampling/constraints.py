@@ -7,12 +7,19 @@ the only one that knows it: it is an optional package.
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpt2cli.errors import PackageError, PromptError, UsageError
+
+# Where any white space may stand a model can go on with it for ever.
+_JSON_FORM: Final[Any] = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +99,7 @@ class ConstraintCompiler:
         if config.regex is not None:
             return library.grammar_from_regex(config.regex)
         if config.json_schema is not None:
-            # Where any white space may stand a model can go on with it for ever.
-            form: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-            return library.grammar_from_json_schema(config.json_schema, overrides=form)
+            return library.grammar_from_json_schema(config.json_schema, overrides=_JSON_FORM)
         texts = (json.dumps(text, ensure_ascii=False) for text in config.choice)
         return library.grammar_from_lark(f"start: {' | '.join(texts)}")
 

@@ -1,43 +1,26 @@
-"""The sampler: processors, then greedy, or warpers and one draw; vectorised over rows."""
+"""The sampler: processors, then greedy, or warpers and one draw; vectorised over rows.
+
+Processors come in Hugging Face's order: logit bias → repetition penalty → frequency and presence
+penalty, which are vLLM's and follow there too → what is forbidden. In what order things are
+forbidden makes no difference: n-grams, banned texts, an early end of text.
+"""
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2cli.errors import ModelError
-from gpt2cli.sampling.config import SamplingConfig
-from gpt2cli.sampling.processors import forbid, penalise_repetition
-from gpt2cli.sampling.stream import RandomStream
+from gpt2cli.errors import ModelError, PromptError
+from gpt2cli.sampling.processors import (
+    add_bias,
+    forbid,
+    penalise_occurrences,
+    penalise_repetition,
+)
+from gpt2cli.sampling.row import Row
 from gpt2cli.sampling.warpers import draw, warp
 
 Logits = NDArray[np.float32]
-
-
-class Row:
-    """One sample's side of sampling: its options, its random stream and the ids so far."""
-
-    def __init__(
-        self, config: SamplingConfig, *, seed: int, sample: int, prompt_ids: Sequence[int]
-    ) -> None:
-        self.config = config
-        self._stream = RandomStream(seed, sample)
-        self._step = 0
-        self._seen = dict.fromkeys(prompt_ids)  # an ordered set
-
-    @property
-    def seen(self) -> Sequence[int]:
-        """The different ids of prompt and completion."""
-        return tuple(self._seen)
-
-    def uniform(self) -> float:
-        """Return this step's random number."""
-        return self._stream.uniform(self._step)
-
-    def append(self, token_id: int) -> None:
-        """Take note of the chosen id; the next step begins."""
-        self._seen[token_id] = None
-        self._step += 1
 
 
 class Sampler:
@@ -50,36 +33,71 @@ class Sampler:
     def step(self, logits: Logits, rows: Sequence[Row]) -> list[int]:
         """Return one id per row of [n, V] logits and append it to the row.
 
+        If it raises, no row has changed: each may be tried again by itself.
+
         Raises:
+            PromptError: if the options of a row forbid every id.
             ModelError: if the logits of a row hold NaN or leave nothing to choose.
         """
-        processed = [self._process(logits[i], row) for i, row in enumerate(rows)]  # [V] each
+        processed = self.process(logits, rows)
         chosen = [0] * len(rows)
-        for config in dict.fromkeys(row.config for row in rows):  # rows of one kind together
-            places = [i for i, row in enumerate(rows) if row.config == config]
+        for warping in dict.fromkeys(row.warping for row in rows):  # rows of one kind together
+            places = [i for i, row in enumerate(rows) if row.warping == warping]
             group = np.stack([processed[i] for i in places])  # [g, V]
-            for place, token_id in zip(places, _choose(group, rows, places), strict=True):
+            best = group.argmax(axis=1)  # the lower id of equals; a NaN if there is one
+            for place, score in zip(places, group[np.arange(len(places)), best], strict=True):
+                if not np.isfinite(score):
+                    raise explain(self._leave_out_missing(logits[place]))
+            ids = _choose(group, best, [rows[i] for i in places])
+            for place, token_id in zip(places, ids, strict=True):
                 chosen[place] = token_id
         for row, token_id in zip(rows, chosen, strict=True):
             row.append(token_id)
         return chosen
 
-    def _process(self, logits: Logits, row: Row) -> Logits:
-        """Apply the processors to one row; returns the row itself where none is on."""
-        if len(self._missing):
-            logits = forbid(logits, self._missing)
-        if row.config.repetition_penalty != 1:
-            logits = penalise_repetition(logits, row.seen, row.config.repetition_penalty)
-        return logits
+    def process(self, logits: Logits, rows: Sequence[Row]) -> list[Logits]:
+        """Apply the processors to [n, V] logits: n of [V], minus infinity for what cannot be."""
+        return [
+            process(self._leave_out_missing(scores), row)
+            for scores, row in zip(logits, rows, strict=True)
+        ]
+
+    def _leave_out_missing(self, logits: Logits) -> Logits:
+        return forbid(logits, self._missing) if len(self._missing) else logits
 
 
-def _choose(group: Logits, rows: Sequence[Row], places: Sequence[int]) -> list[int]:
-    """Choose for rows of one SamplingConfig: [g, V] -> [g]."""
-    config = rows[places[0]].config
-    best = group.argmax(axis=1)  # the lower id of equals; a NaN if there is one
-    if not np.isfinite(group[np.arange(len(group)), best]).all():
-        raise ModelError("the model computed logits that are NaN or infinite: its weights are bad")
+def process(logits: Logits, row: Row) -> Logits:
+    """Apply the processors to [V] logits; returns them themselves where none is on."""
+    config = row.config
+    if row.biases is not None:
+        logits = add_bias(logits, *row.biases)
+    if config.repetition_penalty != 1:
+        logits = penalise_repetition(logits, row.seen, config.repetition_penalty)
+    if (config.frequency_penalty or config.presence_penalty) and row.counts:
+        logits = penalise_occurrences(
+            logits,
+            row.counts,
+            frequency=config.frequency_penalty,
+            presence=config.presence_penalty,
+        )
+    forbidden = row.find_forbidden()
+    return forbid(logits, *forbidden) if forbidden else logits
+
+
+def _choose(group: Logits, best: NDArray[np.int64], rows: Sequence[Row]) -> list[int]:
+    """Choose for rows of one warping: [g, V] -> [g]; `best` are their best ids."""
+    config = rows[0].config
     if config.greedy:
         return [int(i) for i in best]
-    uniforms = np.array([rows[place].uniform() for place in places])
+    uniforms = np.array([row.uniform() for row in rows])
     return [int(i) for i in draw(warp(group, config), uniforms)]
+
+
+def explain(logits: Logits) -> PromptError | ModelError:
+    """Say why nothing can be chosen; `logits` [V] are from before the processors."""
+    if np.isfinite(logits.max()):  # of NaN and others: NaN
+        return PromptError(
+            "every token is forbidden here by --ban, --no-repeat-ngram or --min-new-tokens; "
+            "ask less of them"
+        )
+    return ModelError("the model computed logits that are NaN or infinite: its weights are bad")

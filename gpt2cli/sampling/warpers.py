@@ -1,6 +1,7 @@
 """Logits warpers: they reshape the distribution, in Hugging Face's order and definitions.
 
-temperature → top-k → top-p → min-p. One difference: top-k keeps exactly k, ties to the lower id.
+temperature → top-k → top-p → min-p → typical-p. One difference: top-k keeps exactly k, ties to the
+lower id.
 Probabilities are float64 and stay unnormalised; sums run from left to right (`cumsum`), so that a
 row's result does not depend on its neighbours.
 """
@@ -17,6 +18,7 @@ Logits = NDArray[np.float32]
 Weights = NDArray[np.float64]
 
 _FEWEST_GROUPS: Final = 1024
+_BUCKETS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ def warp(logits: Logits, config: SamplingConfig) -> Candidates:
     ids = None
     # Dividing by a temperature keeps the order, so top-k may come first.
     if 0 < config.top_k < vocab_size:
-        ids = _find_best(logits, config.top_k)  # [n, k], best first
+        ids = find_best(logits, config.top_k)  # [n, k], best first
         weights = _weigh(np.take_along_axis(logits, ids, axis=1), config)
         if config.top_p < 1:
             weights = _keep_top_p(weights, config.top_p)
@@ -44,6 +46,8 @@ def warp(logits: Logits, config: SamplingConfig) -> Candidates:
     if config.min_p > 0:
         limit = config.min_p * weights.max(axis=1, keepdims=True)
         weights = np.where(weights >= limit, weights, 0)
+    if config.typical_p < 1:
+        weights = np.stack([_keep_typical(row, config.typical_p) for row in weights])
     return Candidates(ids, weights)
 
 
@@ -56,7 +60,7 @@ def _weigh(scores: Logits, config: SamplingConfig) -> Weights:
     return np.exp(weights, out=weights)
 
 
-def _find_best(logits: Logits, k: int) -> NDArray[np.int64]:
+def find_best(logits: Logits, k: int) -> NDArray[np.int64]:
     """Return the ids of the k best of each row, best first, ties to the lower id: [n, k]."""
     floors = _find_floors(logits, k)
     ids = np.empty((len(logits), k), np.int64)
@@ -105,6 +109,40 @@ def _keep_top_p_of_all(weights: Weights, top_p: float) -> Weights:
     if excess:
         kept[np.flatnonzero(weights == floor)[-excess:]] = 0
     return kept
+
+
+def _keep_typical(weights: Weights, typical_p: float) -> Weights:
+    """Keep of [C] weights the most typical whose share reaches typical-p; equals stay together.
+
+    A token is typical if its surprise, -log p, is near the mean surprise, the entropy: Meister et
+    al. 2023, arXiv:2202.00666; Hugging Face's TypicalLogitsWarper.
+    """
+    kept = np.flatnonzero(weights)  # what the other warpers left
+    shares = weights[kept] / np.cumsum(weights[kept])[-1]
+    surprises = -np.log(shares)
+    distances = np.abs(surprises - np.cumsum(shares * surprises)[-1])
+    border = _find_border(distances, shares, typical_p)
+    result = np.zeros_like(weights)
+    result[kept] = np.where(distances <= border, weights[kept], 0)
+    return result
+
+
+def _find_border(distances: Weights, shares: Weights, wanted: float) -> float:
+    """Return the least distance within which the shares add up to `wanted`; [C] each.
+
+    Only the bucket that holds it is sorted: to sort all distances takes four times as long.
+    """
+    furthest = float(distances.max())
+    if furthest == 0:
+        return 0.0
+    buckets = (distances * ((_BUCKETS - 1) / furthest)).astype(np.int64)
+    mass = np.cumsum(np.bincount(buckets, weights=shares, minlength=_BUCKETS))
+    bucket = min(int((mass < wanted).sum()), int(buckets.max()))  # all may round to less
+    inside = np.flatnonzero(buckets == bucket)
+    inside = inside[np.argsort(distances[inside], kind="stable")]
+    before = mass[bucket - 1] if bucket else 0.0
+    reached = int((before + np.cumsum(shares[inside]) < wanted).sum())
+    return float(distances[inside[min(reached, len(inside) - 1)]])
 
 
 def draw(candidates: Candidates, uniforms: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -53,7 +53,7 @@ def test_each_configuration_takes_its_own_values() -> None:
         {"do_sample": False, "max_length": 5, "task_specific_params": {"top_k": 1}},
         {"stop": ["x"], "ignore_eos": True, "overflow": "slide"},
         {"temperature": None, "top_k": None},
-        {"typical_p": "x", "num_beams": -1},
+        {"epsilon_cutoff": "x", "num_beams": -1, "presence_penalty": 1.0},
     ],
     ids=["ignored", "ours alone", "null", "unknown"],
 )
@@ -72,6 +72,7 @@ def test_what_is_not_the_models_to_say_is_ignored(own: dict[str, Any]) -> None:
         {"top_p": 1.5},
         {"min_p": -1},
         {"repetition_penalty": 0},
+        {"typical_p": 0},
         {"top_k": -1},
         {"temperature": "0.7"},
         {"temperature": True},
@@ -92,11 +93,59 @@ def test_a_wrong_value_of_the_models_is_the_models_error(own: dict[str, Any]) ->
         settle(SamplingConfig, {}, own)
 
 
+def test_the_models_names_are_hugging_faces() -> None:
+    """Two of ours are other ones, or not in it."""
+    own = {"typical_p": 0.5, "no_repeat_ngram_size": 3, "min_new_tokens": 2}
+
+    assert settle(SamplingConfig, {}, own).config == SamplingConfig(
+        typical_p=0.5, no_repeat_ngram=3
+    )
+    assert settle(GenerationConfig, {}, own).config == GenerationConfig(min_new_tokens=2)
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "least", "most"),
+    [
+        ({}, {"min_new_tokens": 300}, 256, 256),
+        ({}, {"min_new_tokens": 9, "max_new_tokens": 5}, 5, 5),
+        ({"max_new_tokens": 1000}, {"min_new_tokens": 300}, 300, 1000),
+        ({"max_new_tokens": 5}, {"min_new_tokens": 300}, 5, 5),
+        ({"max_new_tokens": 0}, {"min_new_tokens": 300, "max_new_tokens": 400}, 0, 0),
+        ({"min_new_tokens": 50}, {"max_new_tokens": 20}, 50, 50),
+        ({"min_new_tokens": 50}, {"max_new_tokens": 60}, 50, 60),
+    ],
+)
+def test_the_models_limits_give_way_to_each_other_and_to_the_users(
+    given: dict[str, Any], own: dict[str, Any], least: int, most: int
+) -> None:
+    """As in Hugging Face, where a completion never has more than the most."""
+    config = settle(GenerationConfig, given, own).config
+
+    assert (config.min_new_tokens, config.max_new_tokens) == (least, most)
+
+
+def test_a_commands_own_limit_is_one_too() -> None:
+    """That of chat is 128."""
+    settled = settle(
+        GenerationConfig, {}, {"min_new_tokens": 200}, built_in={"max_new_tokens": 128}
+    )
+
+    assert (settled.config.min_new_tokens, settled.config.max_new_tokens) == (128, 128)
+
+
+def test_limits_of_the_users_that_contradict_are_a_usage_error() -> None:
+    """Whatever the model says."""
+    for own in {}, {"max_new_tokens": 1000}, {"min_new_tokens": 1}:
+        with pytest.raises(UsageError, match="--min-new-tokens: expected at most"):
+            settle(GenerationConfig, {"min_new_tokens": 9, "max_new_tokens": 5}, own)
+
+
 @pytest.mark.parametrize("value", [-1, 1.5, "9", True])
 def test_a_wrong_limit_of_the_models_is_too(value: Any) -> None:
     """Limits as well as sampling."""
-    with pytest.raises(ModelError, match="--max-new-tokens"):
-        settle(GenerationConfig, {}, {"max_new_tokens": value})
+    for name in "max_new_tokens", "min_new_tokens":
+        with pytest.raises(ModelError, match=f"--{name.replace('_', '-')}: expected"):
+            settle(GenerationConfig, {}, {name: value})
 
 
 def test_a_wrong_value_does_not_matter_where_the_user_said_it() -> None:

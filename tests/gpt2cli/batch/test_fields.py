@@ -96,6 +96,16 @@ def test_options_have_the_types_of_the_configurations() -> None:
     assert read_options({"stop": [], "greedy": False}) == {"stop": (), "greedy": False}
 
 
+def test_bans_are_texts_and_biases_an_object() -> None:
+    """A ban as a stop, without escapes; a bias by id or by text, as any number."""
+    assert read_options({"ban": "a\\n"}) == {"ban": ("a\\n",)}
+    assert read_options({"ban": ["a", "b"]}) == {"ban": ("a", "b")}
+    assert read_options({"ban": [], "logit_bias": {}}) == {"ban": (), "logit_bias": ()}
+    assert read_options({"logit_bias": {"262": -1, " the": 0.5, "a=b": 1e1}}) == {
+        "logit_bias": (("262", -1), (" the", 0.5), ("a=b", 10.0))
+    }
+
+
 _WRONG: dict[str, tuple[Any, ...]] = {
     "temperature": (True, "1", [1.0], {}),
     "top_k": (True, 1.0, "1", []),
@@ -109,6 +119,13 @@ _WRONG: dict[str, tuple[Any, ...]] = {
     "allow_special": (1, "yes"),
     "greedy": (0, 1, "true", []),
     "stop": (1, True, {}, ["a", 1], [["a"]], [None]),
+    "ban": (1, True, {}, ["a", 1], [["a"]], [None]),
+    "logit_bias": (1, "a=1", [], ["a=1"], [["a", 1]], {"a": "1"}, {"a": True}, {"a": [1]}),
+    "typical_p": (True, "1", []),
+    "presence_penalty": (True, "1"),
+    "frequency_penalty": (False, {}),
+    "no_repeat_ngram": (True, 2.0, "2"),
+    "min_new_tokens": (True, 1.5, "3"),
     "overflow": ("Slide", "", 1, True, ["stop"], {}),
 }
 
@@ -129,7 +146,7 @@ def test_an_unknown_option_is_an_error_that_tells_the_known_ones(name: str) -> N
     """A misspelt option would else be ignored in silence."""
     with pytest.raises(UsageError) as error:
         read_options({"prompt": "x", name: 1})
-    assert str(error.value).startswith(f"unknown option {name}; known are allow_special, greedy, ")
+    assert str(error.value).startswith(f"unknown option {name}; known are allow_special, ban, ")
     assert " temperature, " in str(error.value)
 
 

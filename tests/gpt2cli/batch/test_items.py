@@ -115,8 +115,15 @@ def test_a_record_has_its_own_options(tokenizer: Tokenizer) -> None:
         "top_k": 0,
         "top_p": 1,
         "min_p": 0.1,
+        "typical_p": 0.9,
         "repetition_penalty": 1.5,
-        "max_new_tokens": 0,
+        "presence_penalty": -1,
+        "frequency_penalty": 0.5,
+        "no_repeat_ngram": 3,
+        "logit_bias": {"a": 2, "96": -1.5},
+        "ban": "ab",
+        "max_new_tokens": 3,
+        "min_new_tokens": 2,
         "stop": "\n",
         "ignore_eos": True,
         "overflow": "slide",
@@ -127,7 +134,14 @@ def test_a_record_has_its_own_options(tokenizer: Tokenizer) -> None:
     item = parse(
         tokenizer,
         json.dumps(own),
-        given={"temperature": 2.0, "top_k": 9, "stop": ("a", "b"), "overflow": Overflow.STOP},
+        given={
+            "temperature": 2.0,
+            "top_k": 9,
+            "logit_bias": (("b", 1.0),),
+            "ban": ("c",),
+            "stop": ("a", "b"),
+            "overflow": Overflow.STOP,
+        },
         own={"temperature": 3.0, "min_p": 0.9},
         samples=5,
         allow_special=True,
@@ -137,10 +151,24 @@ def test_a_record_has_its_own_options(tokenizer: Tokenizer) -> None:
     assert request_of(item) == Request(
         prompt="x",
         sampling=SamplingConfig(
-            temperature=0.5, top_k=0, top_p=1, min_p=0.1, repetition_penalty=1.5
+            temperature=0.5,
+            top_k=0,
+            top_p=1,
+            min_p=0.1,
+            typical_p=0.9,
+            repetition_penalty=1.5,
+            presence_penalty=-1,
+            frequency_penalty=0.5,
+            no_repeat_ngram=3,
+            logit_bias=(("a", 2), ("96", -1.5)),
+            ban=("ab",),
         ),
         generation=GenerationConfig(
-            max_new_tokens=0, stop=("\n",), ignore_eos=True, overflow=Overflow.SLIDE
+            max_new_tokens=3,
+            min_new_tokens=2,
+            stop=("\n",),
+            ignore_eos=True,
+            overflow=Overflow.SLIDE,
         ),
         seed=0,
         samples=3,
@@ -209,6 +237,23 @@ def test_a_record_may_sample_in_a_greedy_run(
         (ONE + '"samples": 0}', "samples: expected a number 1 or more, found 0"),
         (ONE + '"max_new_tokens": -1}', "max_new_tokens: expected a number 0 or more, found -1"),
         (ONE + '"repetition_penalty": 0}', "repetition_penalty: expected a number above 0"),
+        (ONE + '"typical_p": 0}', "typical_p: expected a number above 0, up to 1, found 0"),
+        (ONE + '"presence_penalty": 3}', "presence_penalty: expected a number between -2 and 2"),
+        (ONE + f'"frequency_penalty": {HUGE}}}', "frequency_penalty: expected a number between"),
+        (ONE + '"no_repeat_ngram": -1}', "no_repeat_ngram: expected a number 0 or more, found -1"),
+        (ONE + '"min_new_tokens": -1}', "min_new_tokens: expected a number 0 or more, found -1"),
+        (
+            ONE + '"min_new_tokens": 6, "max_new_tokens": 5}',
+            "min_new_tokens: expected at most --max-new-tokens, 5, found 6",
+        ),
+        (ONE + '"ban": ["a", ""]}', "ban: expected some text, found an empty one"),
+        (ONE + '"ban": "\\ud800"}', "ban: expected valid Unicode, found '\\ud800'"),
+        (ONE + '"logit_bias": {"": 1}}', "logit_bias: expected some text, found an empty one"),
+        (ONE + '"logit_bias": {"\\ud800": 1}}', "logit_bias: expected valid Unicode, found "),
+        (ONE + f'"logit_bias": {{"a": {HUGE}}}}}', "logit_bias: expected a number between -100"),
+        (ONE + '"logit_bias": {"97": 1}}', "logit_bias: expected an id 0 to 96, found 97"),
+        (ONE + '"logit_bias": {"ab": 1}}', "logit_bias: expected an id or a text of one token"),
+        (ONE + '"logit_bias": [["a", 1]]}', "logit_bias: expected an object"),
         (ONE + '"stop": ""}', "stop: expected some text, found an empty one"),
         (ONE + '"stop": [""]}', "stop: expected some text, found an empty one"),
         (ONE + '"greedy": 1}', "greedy: expected true or false"),
@@ -279,7 +324,10 @@ JSON = st.recursive(
     max_leaves=5,
 )
 KEYS = st.sampled_from(
-    ["prompt", "id", "seed", "samples", "greedy", "stop", "overflow", "top_k", "temperature", "?"]
+    [
+        *("prompt", "id", "seed", "samples", "greedy", "stop", "overflow", "top_k", "temperature"),
+        *("typical_p", "no_repeat_ngram", "logit_bias", "ban", "min_new_tokens", "?"),
+    ]
 )
 
 

@@ -1,5 +1,7 @@
 """Requests, their limits, and what `prepare` refuses."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpt2cli.errors import PromptError, UsageError
@@ -105,6 +107,48 @@ def test_a_negative_limit_is_a_usage_error() -> None:
         UsageError, match=r"^--max-new-tokens: expected a number 0 or more, found -1$"
     ):
         GenerationConfig(max_new_tokens=-1)
+
+
+def test_a_negative_minimum_is_a_usage_error() -> None:
+    """As that of the limit."""
+    with pytest.raises(
+        UsageError, match=r"^--min-new-tokens: expected a number 0 or more, found -1$"
+    ):
+        GenerationConfig(min_new_tokens=-1)
+
+
+@pytest.mark.parametrize("least", [0, 1, 5])
+def test_a_minimum_up_to_the_limit_is_allowed(least: int) -> None:
+    """Exactly so many tokens can be asked for."""
+    assert GenerationConfig(min_new_tokens=least, max_new_tokens=5).min_new_tokens == least
+
+
+@pytest.mark.parametrize(("least", "limits"), [(6, {"max_new_tokens": 5}), (257, {})])
+def test_a_minimum_above_the_limit_is_a_usage_error_that_names_both(
+    least: int, limits: dict[str, int]
+) -> None:
+    """Also where nobody set the limit."""
+    most = limits.get("max_new_tokens", 256)
+    with pytest.raises(UsageError) as caught:
+        GenerationConfig(min_new_tokens=least, **limits)  # type: ignore[arg-type]
+    expected = f"at most --max-new-tokens, {most}"
+    assert str(caught.value) == f"--min-new-tokens: expected {expected}, found {least}"
+
+
+def test_a_prepared_request_has_its_options_ids(ascii_tokenizer: Tokenizer) -> None:
+    """Biases by id, bans by what they forbid."""
+    asked = replace(request(), sampling=SamplingConfig(logit_bias=(("A", 1),), ban=("B",)))
+    prepared = prepare(asked, ascii_tokenizer, SHAPE)
+    assert prepared.biases == ((33, 1),)
+    assert prepared.bans is not None
+    assert [ids.tolist() for ids in prepared.bans.find_forbidden(b"")] == [[34]]
+
+
+def test_a_bias_that_the_vocabulary_lacks_is_a_usage_error(ascii_tokenizer: Tokenizer) -> None:
+    """It is known only now."""
+    asked = replace(request(), sampling=SamplingConfig(logit_bias=(("AB", 1.0),)))
+    with pytest.raises(UsageError, match=r"found 'AB', which has 2: 'A' 33, 'B' 34$"):
+        prepare(asked, ascii_tokenizer, SHAPE)
 
 
 def test_an_empty_stop_is_a_usage_error() -> None:

@@ -154,3 +154,47 @@ def test_an_interrupted_sample_gives_what_it_held(ascii_tokenizer: Tokenizer) ->
     finish = sample.chunk("").finish
     assert finish is not None
     assert (finish.reason, finish.completion_tokens) == (FinishReason.INTERRUPTED, 2)
+
+
+def test_a_stop_sequence_counts_only_after_enough_tokens(ascii_tokenizer: Tokenizer) -> None:
+    """With two required the third may complete it, as in vLLM, and no part of it is shown."""
+    sample = make_sample(ascii_tokenizer, stop=("b",), min_new_tokens=2)
+    assert take_text(sample, "abb") == ["a", "b", ""]
+    finish = sample.chunk("").finish
+    assert finish is not None
+    assert (finish.stop_sequence, finish.completion_tokens) == ("b", 3)
+
+
+def test_a_stop_sequence_may_begin_before_enough_tokens(ascii_tokenizer: Tokenizer) -> None:
+    """It is complete with the third token."""
+    sample = make_sample(ascii_tokenizer, stop=("bc",), min_new_tokens=2)
+    assert take_text(sample, "abc") == ["a", "", ""]
+    finish = sample.chunk("").finish
+    assert finish is not None and finish.stop_sequence == "bc"
+
+
+def test_as_many_tokens_as_allowed_may_be_required(ascii_tokenizer: Tokenizer) -> None:
+    """Nothing ends the completion before then: it has exactly so many."""
+    sample = make_sample(ascii_tokenizer, stop=("a",), min_new_tokens=3, max_new_tokens=3)
+    assert take_text(sample, "aaa") == ["a", "a", "a"]
+    finish = sample.chunk("").finish
+    assert finish is not None
+    assert (finish.reason, finish.completion_tokens) == (FinishReason.LENGTH, 3)
+
+
+def test_the_context_ends_a_sample_before_enough_tokens(ascii_tokenizer: Tokenizer) -> None:
+    """There is no room for more."""
+    sample = make_sample(ascii_tokenizer, (1, 2), limit=4, min_new_tokens=3)
+    take_text(sample, "ab")
+    finish = sample.chunk("").finish
+    assert finish is not None
+    assert (finish.reason, finish.completion_tokens) == (FinishReason.CONTEXT, 2)
+
+
+def test_the_row_is_told_what_it_may_not_choose(ascii_tokenizer: Tokenizer) -> None:
+    """Before the first step, and again after each token."""
+    sample = make_sample(ascii_tokenizer, min_new_tokens=2)
+    for expected in ([[EOS]], [[EOS]], []):
+        assert [ids.tolist() for ids in sample.row.forbidden] == expected
+        sample.row.append(1)
+        sample.take(1)

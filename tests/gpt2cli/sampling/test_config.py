@@ -1,6 +1,7 @@
 """The sampling options: their ranges, both ends of each, and what is greedy."""
 
 import math
+from typing import Any
 
 import pytest
 
@@ -23,13 +24,23 @@ LARGEST = 1.7976931348623157e308
         {"top_p": 1.0},
         {"min_p": 0.0},
         {"min_p": 1.0},
+        {"typical_p": SMALLEST},
+        {"typical_p": 1.0},
         {"repetition_penalty": SMALLEST},
         {"repetition_penalty": LARGEST},
+        {"presence_penalty": -2.0},
+        {"presence_penalty": 2},
+        {"frequency_penalty": -2.0},
+        {"frequency_penalty": 2},
+        {"no_repeat_ngram": 0},
+        {"no_repeat_ngram": 10**400},
+        {"logit_bias": (("5", -100), ("a", 100.0))},
     ],
+    ids=lambda options: str(options)[:40],
 )
-def test_both_ends_of_each_range_are_allowed(options: dict[str, float]) -> None:
+def test_both_ends_of_each_range_are_allowed(options: dict[str, Any]) -> None:
     """The range that the help names includes its ends."""
-    SamplingConfig(**options)  # type: ignore[arg-type]  # top_k is an int here
+    SamplingConfig(**options)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +50,11 @@ def test_both_ends_of_each_range_are_allowed(options: dict[str, float]) -> None:
         ("top_k", "0 or more", [-1]),
         ("top_p", "between 0 and 1", [-SMALLEST, 1.0000001, math.nan, math.inf]),
         ("min_p", "between 0 and 1", [-SMALLEST, 1.0000001, math.nan, -math.inf]),
+        ("typical_p", "above 0, up to 1", [0.0, -0.5, 1.0000001, math.nan, math.inf]),
         ("repetition_penalty", "above 0", [0.0, -1.0, math.nan, math.inf, 10**400]),
+        ("presence_penalty", "between -2 and 2", [-2.1, 2.1, math.nan, math.inf, 10**400]),
+        ("frequency_penalty", "between -2 and 2", [-2.1, 2.1, math.nan, -math.inf, 10**400]),
+        ("no_repeat_ngram", "0 or more", [-1]),
     ],
 )
 def test_a_value_out_of_range_is_a_usage_error(
@@ -51,6 +66,45 @@ def test_a_value_out_of_range_is_a_usage_error(
             SamplingConfig(**{option: value})  # type: ignore[arg-type]
         name = option.replace("_", "-")
         assert str(caught.value) == f"--{name}: expected a number {expected}, found {value}"
+
+
+@pytest.mark.parametrize("bias", [-100.5, 101, math.nan, math.inf, -math.inf, 10**400])
+def test_a_bias_out_of_range_is_a_usage_error_that_names_its_token(bias: float) -> None:
+    """Infinity too: to forbid a text there is --ban."""
+    with pytest.raises(UsageError) as caught:
+        SamplingConfig(logit_bias=(("a", 1.0), (" the", bias)))
+    expected = "a number between -100 and 100 for ' the'"
+    assert str(caught.value) == f"--logit-bias: expected {expected}, found {bias}"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [("", "expected some text, found an empty one"), ("\ud800", "expected valid Unicode, found '")],
+    ids=ascii,
+)
+def test_a_text_that_is_none_is_a_usage_error(text: str, fault: str) -> None:
+    """An empty ban would forbid everything; half a surrogate pair has no bytes."""
+    for option, value in (("ban", ("a", text)), ("logit_bias", ((text, 1.0),))):
+        with pytest.raises(UsageError) as caught:
+            SamplingConfig(**{option: value})  # type: ignore[arg-type]
+        assert str(caught.value).startswith(f"--{option.replace('_', '-')}: {fault}")
+        str(caught.value).encode()
+
+
+def test_a_configuration_can_be_a_key() -> None:
+    """Rows of one kind are found by it."""
+    one, other = (SamplingConfig(logit_bias=(("a", 1.0),), ban=("b",)) for _ in range(2))
+    assert {one: 1}[other] == 1
+
+
+def test_rows_are_warped_together_whatever_their_processors() -> None:
+    """The warpers do not see them."""
+    processed = SamplingConfig(repetition_penalty=2.0, no_repeat_ngram=2, ban=("b",))
+    assert processed.warping == SamplingConfig().warping
+    others: list[dict[str, Any]] = [
+        *({"temperature": 0.5}, {"top_k": 1}, {"top_p": 0.5}, {"min_p": 0.5}, {"typical_p": 0.5})
+    ]
+    assert len({SamplingConfig(**options).warping for options in others}) == len(others)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1e-9, 1e-320])

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from gpt2cli.sampling.processors import forbid, penalise_repetition
+from gpt2cli.sampling.processors import (
+    add_bias,
+    forbid,
+    penalise_occurrences,
+    penalise_repetition,
+)
+
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def test_a_penalty_divides_positive_and_multiplies_negative_logits() -> None:
@@ -54,9 +61,57 @@ def test_forbidden_ids_get_minus_infinity() -> None:
     assert forbid(logits, np.array([0, 2])).tolist() == [-np.inf, 2, -np.inf]
 
 
+def test_ids_are_forbidden_by_number_and_by_mask() -> None:
+    """Any number of times and places; an empty list forbids none."""
+    logits = np.array([1, 2, 3, 4], np.float32)
+    mask = np.array([False, False, True, True])
+    places = np.array([0, 0, 2]), np.empty(0, np.int64), mask
+    assert forbid(logits, *places).tolist() == [-np.inf, 2, -np.inf, -np.inf]
+    assert forbid(logits).tolist() == [1, 2, 3, 4]
+
+
+def test_a_bias_is_added() -> None:
+    """To its id alone; what is forbidden stays forbidden, and nothing overflows."""
+    logits = np.array([1, 2, -np.inf, LARGEST, -LARGEST], np.float32)
+    biased = add_bias(logits, np.array([0, 2, 3, 4]), np.array([-3, 9, 100, -100], np.float32))
+    assert biased.tolist() == [-2, 2, -np.inf, LARGEST, -LARGEST]
+    assert biased.dtype == np.float32
+
+
+def test_the_frequency_penalty_grows_with_the_count() -> None:
+    """0.5 on ids that came once and three times takes 0.5 and 1.5; a negative one gives."""
+    logits = np.array([1, 2, 3], np.float32)
+    counts = {0: 1, 2: 3}
+    assert penalise_occurrences(logits, counts, frequency=0.5, presence=0).tolist() == [0.5, 2, 1.5]
+    assert penalise_occurrences(logits, counts, frequency=-2, presence=0).tolist() == [3, 2, 9]
+
+
+def test_the_presence_penalty_does_not() -> None:
+    """0.5 on both takes 0.5; with the other one they add up."""
+    logits = np.array([1, 2, 3], np.float32)
+    counts = {0: 1, 2: 3}
+    assert penalise_occurrences(logits, counts, frequency=0, presence=0.5).tolist() == [0.5, 2, 2.5]
+    assert penalise_occurrences(logits, counts, frequency=1, presence=0.5).tolist() == [
+        *(-0.5, 2, -0.5)
+    ]
+
+
+def test_penalties_of_occurrences_leave_forbidden_and_far_logits() -> None:
+    """Minus infinity stays, the largest float overflows nowhere, nothing seen is nothing done."""
+    logits = np.array([-np.inf, LARGEST, -LARGEST], np.float32)
+    counts = {0: 10**6, 1: 10**6, 2: 10**6}
+    for sign in (-2, 2):
+        penalised = penalise_occurrences(logits, counts, frequency=sign, presence=sign)
+        assert penalised.tolist() == logits.tolist()
+        assert penalised.dtype == np.float32
+    assert penalise_occurrences(logits, {}, frequency=2, presence=2).tolist() == logits.tolist()
+
+
 def test_processors_leave_their_argument() -> None:
     """The logits of a prefix are shared between samples: they must not change."""
     logits = np.array([1, 2], np.float32)
     forbid(logits, np.array([0]))
+    add_bias(logits, np.array([0]), np.array([1], np.float32))
+    penalise_occurrences(logits, {0: 1}, frequency=1, presence=1)
     penalise_repetition(logits, [1], 2.0)
     assert logits.tolist() == [1, 2]

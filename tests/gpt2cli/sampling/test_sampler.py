@@ -1,16 +1,18 @@
 """The sampler: rows of any kind side by side, each as if it were alone."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpt2cli.errors import ModelError
+from gpt2cli.errors import ModelError, PromptError
 from gpt2cli.sampling import Row, Sampler, SamplingConfig
 
 GREEDY = SamplingConfig(temperature=0)
 PLAIN = SamplingConfig(top_k=0)
+EVERY_KIND = [GREEDY, PLAIN, SamplingConfig(), SamplingConfig(top_k=0, typical_p=0.5)]
 
 
 def row(
@@ -89,6 +91,85 @@ def test_bad_logits_are_a_model_error(bad: float, config: SamplingConfig) -> Non
         Sampler().step(array([1, 2, 3], [1, bad, 3]), [row(config), row(config)])
 
 
+@pytest.mark.parametrize("config", EVERY_KIND)
+def test_one_token_left_is_chosen(config: SamplingConfig) -> None:
+    """However unlikely, and whatever the warpers."""
+    one = row(config)
+    one.forbidden = [np.array([0, 1]), np.array([3])]
+    assert Sampler().step(array([9, 9, -9, 9]), [one]) == [2]
+
+
+@pytest.mark.parametrize("config", EVERY_KIND)
+def test_a_row_whose_every_token_is_forbidden_is_told_so(config: SamplingConfig) -> None:
+    """It is not the model's fault: no rows have changed, so the others can be tried again."""
+    rows = [row(config), row(config, seed=1)]
+    rows[1].forbidden = [np.array([0, 1])]
+    sampler = Sampler([range(2, 3)])
+    logits = array([1, 2, 3], [1, 2, 3])
+    with pytest.raises(PromptError, match=r"^every token is forbidden here by --ban, --no-repeat-"):
+        sampler.step(logits, rows)
+    assert [dict(r.counts) for r in rows] == [{}, {}]
+    assert sampler.step(logits[:1], rows[:1]) == sampler.step(logits[:1], [row(config)])
+    rows[1].forbidden = ()
+    assert sampler.step(logits[1:], rows[1:]) == sampler.step(logits[1:], [row(config, seed=1)])
+
+
+@pytest.mark.parametrize("bad", [[np.nan, 1], [np.inf, 1], [-np.inf, -np.inf]])
+def test_bad_logits_are_the_models_fault_though_all_is_forbidden(bad: list[float]) -> None:
+    """The weights are what has to be told."""
+    one = row()
+    one.forbidden = [np.array([0, 1])]
+    with pytest.raises(ModelError):
+        Sampler().step(array(bad), [one])
+
+
+def test_ngrams_come_once() -> None:
+    """Greedy on logits that never change; after 0 have come 0, 1 and 2: there is no other."""
+    config = SamplingConfig(temperature=0, no_repeat_ngram=2)
+    sampler, one = Sampler(), row(config, prompt=[0])
+    assert [sampler.step(array([3, 2, 1]), [one])[0] for _ in range(5)] == [0, 1, 0, 2, 0]
+    with pytest.raises(PromptError):
+        sampler.step(array([3, 2, 1]), [one])
+
+
+def test_the_penalties_of_the_completion_do_not_see_the_prompt() -> None:
+    """0 leads by 0.1; the prompt has it often, which counts for nothing until it is drawn."""
+    for name in ("presence_penalty", "frequency_penalty"):
+        config = SamplingConfig(temperature=0, **{name: 0.2})  # type: ignore[arg-type]
+        sampler, one = Sampler(), row(config, prompt=[0] * 9)
+        chosen = [sampler.step(array([1.1, 1.0]), [one])[0] for _ in range(4)]
+        assert chosen == [0, 1, 0, 0 if name == "presence_penalty" else 1]
+
+
+def test_a_bias_comes_before_the_repetition_penalty() -> None:
+    """-1 + 3 is 2, halved 1; the other way -1 would become -2 and then 1: of the rest 1.5 wins."""
+    config = SamplingConfig(temperature=0, repetition_penalty=2.0)
+    biased = Row(config, seed=0, sample=0, prompt_ids=[0], biases=[(0, 3.0)])
+    assert Sampler().step(array([-1, 0.99]), [biased]) == [0]
+    biased = Row(config, seed=0, sample=0, prompt_ids=[0], biases=[(0, 3.0)])
+    assert Sampler().step(array([-1, 1.01]), [biased]) == [1]
+
+
+def test_the_repetition_penalty_comes_before_the_penalties_of_the_completion() -> None:
+    """4 / 2 - 1 is 1, not (4 - 1) / 2, as in vLLM."""
+    config = SamplingConfig(temperature=0, repetition_penalty=2.0, presence_penalty=1.0)
+    for other, expected in ((0.99, 0), (1.01, 1)):
+        one = row(config)
+        one.append(0)
+        assert Sampler().step(array([4, other]), [one]) == [expected]
+
+
+def test_what_is_forbidden_stays_so_whatever_would_lift_it() -> None:
+    """A bias of 100 and penalties that reward."""
+    config = SamplingConfig(
+        temperature=0, repetition_penalty=0.01, presence_penalty=-2, frequency_penalty=-2
+    )
+    lifted = Row(config, seed=0, sample=0, prompt_ids=[0], biases=[(0, 100.0)])
+    lifted.append(0)
+    lifted.forbidden = [np.array([0])]
+    assert Sampler().step(array([50, -50]), [lifted]) == [1]
+
+
 def test_nothing_left_to_choose_is_an_error() -> None:
     """A row of minus infinities has no token."""
     with pytest.raises(ModelError):
@@ -133,26 +214,42 @@ def test_rows_of_several_kinds_keep_their_order() -> None:
     assert Sampler().step(logits, rows) == [0, 1, 1, 2, 0]
 
 
+def draw_config(draws: np.random.Generator) -> SamplingConfig:
+    """Return a random configuration."""
+    choices: dict[str, list[Any]] = {
+        "temperature": [0.0, 0.7, 1.0, 3.0],
+        "top_k": [0, 3, 40],
+        "top_p": [0.5, 0.9, 1.0],
+        "min_p": [0.0, 0.1],
+        "typical_p": [0.5, 0.9, 1.0],
+        "repetition_penalty": [1.0, 1.3],
+        "presence_penalty": [0.0, 1.0],
+        "frequency_penalty": [0.0, -0.5],
+        "no_repeat_ngram": [0, 3],
+    }
+    return SamplingConfig(**{n: v[draws.integers(len(v))] for n, v in choices.items()})
+
+
 @pytest.mark.parametrize("vocab_size", [7, 1500])
 def test_a_row_does_not_depend_on_its_neighbours(vocab_size: int) -> None:
     """Random rows of random kinds, five steps: together each gives what it gives alone."""
     draws = np.random.default_rng(178)
     sampler = Sampler([range(vocab_size - 2, vocab_size)])
-    for _ in range(10):
+    for _ in range(20):
         count = int(draws.integers(2, 9))
-        configs = [
-            SamplingConfig(
-                temperature=draws.choice([0.0, 0.7, 1.0, 3.0]),
-                top_k=int(draws.choice([0, 3, 40])),
-                top_p=draws.choice([0.5, 0.9, 1.0]),
-                min_p=draws.choice([0.0, 0.1]),
-                repetition_penalty=draws.choice([1.0, 1.3]),
-            )
-            for _ in range(count)
-        ]
-        together = [row(c, seed=i % 3, sample=i, prompt=[i % 5]) for i, c in enumerate(configs)]
-        alone = [row(c, seed=i % 3, sample=i, prompt=[i % 5]) for i, c in enumerate(configs)]
+        configs = [draw_config(draws) for _ in range(count)]
+        biases = [[(i, 3.0)] if i % 2 else [] for i in range(count)]
+        together, alone = (
+            [
+                Row(c, seed=i % 3, sample=i, prompt_ids=[i % 5], biases=biases[i % 7])
+                for i, c in enumerate(configs)
+            ]
+            for _ in range(2)
+        )
         for _ in range(5):
+            forbidden = [np.flatnonzero(draws.random(vocab_size) < 0.1) for _ in range(count)]
+            for i in range(0, count, 3):
+                together[i].forbidden = alone[i].forbidden = [forbidden[i]]
             logits = (draws.standard_normal((count, vocab_size)) * 2).astype(np.float32)
             found = sampler.step(logits, together)
             expected = [sampler.step(logits[i : i + 1], [alone[i]])[0] for i in range(count)]

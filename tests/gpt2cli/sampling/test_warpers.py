@@ -1,7 +1,7 @@
 """Logits warpers: distributions by hand, and by a plain scalar oracle.
 
 The oracle is written from Hugging Face's definitions (transformers 5.24, logits_process.py:
-TemperatureLogitsWarper, TopK…, TopP… and MinPLogitsWarper).
+TemperatureLogitsWarper, TopK…, TopP…, MinP… and TypicalLogitsWarper).
 """
 
 import math
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gpt2cli.sampling import SamplingConfig
 from gpt2cli.sampling.warpers import Candidates, draw, warp
 
-OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
 
 
 def config(**options: float) -> SamplingConfig:
@@ -122,6 +122,43 @@ def test_min_p_one_keeps_the_best_and_its_equals() -> None:
     assert warped([0.4, 0.2, 0.4], min_p=1.0) == pytest.approx([0.5, 0, 0.5])
 
 
+# Of these shares the entropy is 1.04 and the surprises are 0.51, 1.20 and 2.30.
+TYPICAL = [0.6, 0.3, 0.1]
+
+
+def test_typical_p_keeps_what_is_nearest_to_the_entropy() -> None:
+    """0.3 is the most typical, 0.6 the next: the likeliest goes first at a small p."""
+    assert warped(TYPICAL, typical_p=0.2) == [0, 1, 0]
+    assert warped(TYPICAL, typical_p=0.5) == pytest.approx([2 / 3, 1 / 3, 0], rel=1e-6)
+    assert warped(TYPICAL, typical_p=0.95) == pytest.approx(TYPICAL, rel=1e-6)
+
+
+def test_typical_p_keeps_equals_together() -> None:
+    """Of four equals all stay however small p is, as in Hugging Face."""
+    assert warped([0.25] * 4, typical_p=1e-9) == pytest.approx([0.25] * 4)
+    assert warped([0.4, 0.2, 0.2, 0.2], typical_p=0.1) == pytest.approx([0, 1 / 3, 1 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize("typical_p", [5e-324, 1 - 2**-53])
+def test_both_ends_of_typical_p_keep_something(typical_p: float) -> None:
+    """The least p the most typical token, the greatest all that has a share worth a number."""
+    for shares in ([1.0], TYPICAL, [1.0, 1e-30], [0.1] * 10):
+        found = warped(shares, typical_p=typical_p)
+        assert sum(found) == pytest.approx(1)
+        if typical_p > 0.5:
+            assert found == pytest.approx([share / sum(shares) for share in shares], rel=1e-5)
+
+
+def test_min_p_comes_before_typical_p() -> None:
+    """Without 0.1 the entropy is 0.64, and 0.6 of 0.9 is nearer to it than 0.3 of 0.9."""
+    assert warped(TYPICAL, typical_p=0.2, min_p=0.4) == [1, 0, 0]
+
+
+def test_temperature_comes_before_min_p_and_typical_p() -> None:
+    """Squared, 0.6 is 0.78 of all: a surprise of 0.25, the nearest to the entropy of 0.61."""
+    assert warped(TYPICAL, typical_p=0.2, temperature=0.5) == [1, 0, 0]
+
+
 def test_temperature_comes_before_top_p() -> None:
     """0.4, 0.3, 0.3: p = 0.45 keeps two, but after T = 0.5 the first, 0.16 of 0.34, is enough."""
     shares = [0.4, 0.3, 0.3]
@@ -145,7 +182,7 @@ def test_temperature_comes_before_min_p() -> None:
 def test_forbidden_ids_have_no_share() -> None:
     """Minus infinity stays out, also where top-k asks for more than is left."""
     logits = np.array([[-np.inf, 0, -np.inf, 0]], np.float32)
-    for options in ({}, {"top_k": 3}, {"top_p": 0.99}, {"min_p": 0.01}):
+    for options in ({}, {"top_k": 3}, {"top_p": 0.99}, {"min_p": 0.01}, {"typical_p": 0.9}):
         assert shares_of(warp(logits, config(**options)), 4) == [0, 0.5, 0, 0.5]
 
 
@@ -168,7 +205,7 @@ def softmax(scores: list[float]) -> list[float]:
 
 
 def warp_plainly(logits: list[float], options: SamplingConfig) -> list[float]:
-    """Apply the four definitions one after the other, as Hugging Face does, to a list."""
+    """Apply the definitions one after the other, as Hugging Face does, to a list."""
     scores = [logit / options.temperature for logit in logits]
     best_first = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
     if options.top_k:
@@ -186,20 +223,38 @@ def warp_plainly(logits: list[float], options: SamplingConfig) -> list[float]:
         scores = [
             s if share >= limit else -math.inf for s, share in zip(scores, shares, strict=True)
         ]
-    return softmax(scores)
+    return softmax(keep_typical_plainly(scores, options.typical_p))
+
+
+def keep_typical_plainly(scores: list[float], typical_p: float) -> list[float]:
+    """Leave of some scores those nearest to the entropy until their share reaches typical-p."""
+    shares = softmax(scores)
+    entropy = -math.fsum(share * math.log(share) for share in shares if share)
+    distances = [abs(-math.log(share) - entropy) if share else math.inf for share in shares]
+    border, mass = math.inf, 0.0
+    for i in sorted(range(len(scores)), key=distances.__getitem__):
+        mass += shares[i]
+        if mass >= typical_p:
+            border = distances[i]
+            break
+    return [
+        s if typical_p == 1 or d <= border else -math.inf
+        for s, d in zip(scores, distances, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("vocab_size", [5, 300, 5000])
 def test_all_combinations_follow_the_definitions(vocab_size: int) -> None:
     """Random logits and options: the distribution is that of the plain oracle."""
     draws = np.random.default_rng(178)
-    for _ in range(60):
+    for _ in range(150):
         logits = (draws.standard_normal(vocab_size) * draws.choice([0.3, 3])).astype(np.float32)
         options = config(
             temperature=draws.choice([0.3, 1.0, 2.5]),
             top_k=int(draws.choice([0, 1, 3, 40, vocab_size])),
             top_p=draws.choice([0.05, 0.5, 0.95, 1.0]),
             min_p=draws.choice([0.0, 0.02, 0.5]),
+            typical_p=draws.choice([0.1, 0.6, 0.95, 1.0]),
         )
         found = shares_of(warp(logits[None], options), vocab_size)
         expected = warp_plainly([float(logit) for logit in logits], options)

@@ -1,0 +1,99 @@
+"""Beam search: what transformers finds, by searches in slots beside whatever else runs."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gpt2cli.engine import Device, Engine
+from gpt2cli.generation import GenerationConfig, PreparedRequest, Request, generate
+from gpt2cli.generation.beams import BeamSearch
+from gpt2cli.model_folder import ModelFolder, read_model_folder
+from gpt2cli.sampling import BeamConfig, Sampler, SamplingConfig
+from gpt2cli.tokenizer import Tokenizer
+from tests.model_folders import ModelFolders
+from tests.vectors.beam_cases import CASES, BeamCase, config_of, load_stored
+
+SEARCHES = [case for case in CASES if case.beams > 1]
+GREEDY = [case for case in CASES if case.beams == 1]
+
+
+def open_case(model_folders: ModelFolders, case: BeamCase) -> ModelFolder:
+    """Return the model folder of a case; every id of it has a text."""
+    tokenizer = "filled" if case.shape.vocab_size > 257 else "bytes"
+    path = model_folders(case.shape, config=config_of(case), tokenizer=tokenizer)
+    return read_model_folder(path)
+
+
+def prepare_case(case: BeamCase, *, index: int = 0) -> PreparedRequest:
+    """Return the request of a case for all that it finds, with log-probabilities."""
+    request = Request(
+        prompt="",
+        sampling=SamplingConfig(
+            temperature=0,
+            repetition_penalty=case.repetition_penalty,
+            no_repeat_ngram=case.no_repeat_ngram,
+        ),
+        generation=GenerationConfig(
+            max_new_tokens=case.max_new_tokens,
+            min_new_tokens=case.min_new_tokens,
+            ignore_eos=case.ignore_eos,
+        ),
+        search=BeamConfig(beams=case.beams, length_penalty=case.length_penalty),
+        seed=0,
+        samples=case.beams,
+        index=index,
+        logprobs=0,
+    )
+    return PreparedRequest(request, case.prompt_ids)
+
+
+def without_eos(case: BeamCase) -> list[tuple[int, ...]]:
+    """Return the stored ids, without the EOS that ends one."""
+    ends = () if case.ignore_eos else case.eos_ids
+    return [ids[:-1] if ids[-1] in ends else ids for ids in load_stored(case).ids]
+
+
+def run(
+    engine: Engine, folder: ModelFolder, *requests: PreparedRequest
+) -> dict[int, list[tuple[int, ...]]]:
+    """Return the ids of each request's samples."""
+    found: dict[int, list[tuple[int, ...]]] = {}
+    sampler = Sampler(folder.missing_ids)
+    for chunk in generate(engine, Tokenizer(folder), sampler, requests):
+        if chunk.finish is not None and chunk.finish.logprobs is not None:
+            ids = tuple(one.token_id for one in chunk.finish.logprobs)
+            found.setdefault(chunk.index, []).append(ids)
+    assert engine.lengths == ()
+    return found
+
+
+@pytest.mark.parametrize("case", SEARCHES, ids=lambda case: case.name)
+def test_a_search_finds_what_transformers_finds(
+    model_folders: ModelFolders, case: BeamCase
+) -> None:
+    """Ids and scores, without slots: every beam is prefilled anew at each step."""
+    folder, stored = open_case(model_folders, case), load_stored(case)
+    engine = Engine(folder, Device("cpu"), max_slots=1, threads=1)
+    search = BeamSearch(Tokenizer(folder), prepare_case(case), folder.shape.n_positions)
+    while not search.ended:
+        logits = []
+        for sample in search.samples:
+            logits.append(engine.extend(0, sample.window, [len(sample.window) - 1])[0].copy())
+            engine.free(0)
+        search.step(Sampler(folder.missing_ids), np.stack(logits))
+    scores = [hypothesis.score for hypothesis in search.hypotheses]
+    assert scores == pytest.approx(list(stored.scores), abs=1e-4, rel=0)
+    found = [h.beam.sample.window[len(case.prompt_ids) :] for h in search.hypotheses]
+    assert [tuple(ids) for ids in found] == without_eos(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_search_in_slots_finds_what_transformers_finds(
+    model_folders: ModelFolders, case: BeamCase
+) -> None:
+    """With the cache of each beam copied from its parent; one beam is a greedy sample."""
+    folder = open_case(model_folders, case)
+    engine = Engine(folder, Device("cpu"), max_slots=case.beams, threads=1)
+    assert run(engine, folder, prepare_case(case)) == {0: without_eos(case)}

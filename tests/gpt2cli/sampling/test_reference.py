@@ -1,0 +1,98 @@
+"""Every option against Hugging Face's implementation or vLLM's formula, by stored vectors.
+
+tests/vectors/make_sampling.py made them; 200 random cases of each option alone and of all at once.
+"""
+
+import functools
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gpt2cli.sampling import BannedTexts, Pieces, Row, SamplingConfig
+from gpt2cli.sampling.sampler import process
+from gpt2cli.sampling.warpers import warp
+from tests.vectors.sampling_cases import (
+    CASE_COUNT,
+    END_OF_TEXT,
+    NAMES,
+    NUMBERS,
+    VOCAB_SIZE,
+    SamplingCase,
+    load_cases,
+)
+
+# With one byte a token, a banned text and Hugging Face's bad word are the same thing.
+_PIECES: Final = Pieces(bytes([65 + i]) for i in range(VOCAB_SIZE))
+_OFF: Final = {"top_k": 0}
+_NO_CONFIGURATION: Final = ("min_new_tokens", "logit_bias", "bad_words")  # of the sampling itself
+_PENALTIES: Final = ("presence_penalty", "frequency_penalty")
+
+
+@functools.cache
+def cases() -> list[SamplingCase]:
+    """Return the stored cases."""
+    return load_cases()
+
+
+def make_row(case: SamplingCase, names: tuple[str, ...]) -> Row:
+    """Return a row that has drawn the case's completion with some of its options."""
+    options: dict[str, Any] = {n: case.numbers[n] for n in names if n not in _NO_CONFIGURATION}
+    row = Row(
+        SamplingConfig(**(_OFF | options)),
+        seed=0,
+        sample=0,
+        prompt_ids=case.prompt_ids,
+        biases=tuple(case.biases.items()) if "logit_bias" in names else (),
+    )
+    for token_id in case.completion_ids:
+        row.append(token_id)
+    forbidden: list[NDArray[np.int64]] = []
+    if "bad_words" in names:
+        spelt = spell(case.prompt_ids + case.completion_ids)
+        banned = BannedTexts((spell(word) for word in case.bad_words), _PIECES)
+        forbidden += banned.find_forbidden(spelt)
+    too_short = len(case.completion_ids) < case.numbers["min_new_tokens"]
+    if "min_new_tokens" in names and too_short:
+        forbidden.append(np.array([END_OF_TEXT]))
+    row.forbidden = forbidden
+    return row
+
+
+def spell(ids: tuple[int, ...]) -> bytes:
+    """Return the bytes of some ids."""
+    return bytes(65 + i for i in ids)
+
+
+def find_shares(row: Row, logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the distribution that a row draws from: [V]."""
+    candidates = warp(process(logits, row)[None], row.config)
+    shares = np.zeros(VOCAB_SIZE)
+    ids = np.arange(VOCAB_SIZE) if candidates.ids is None else candidates.ids[0]
+    shares[ids] = candidates.weights[0]
+    return shares / shares.sum()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_distribution_is_that_of_the_other_implementation(name: str) -> None:
+    """The same ids may be drawn, with probabilities within 1e-6."""
+    alone = (*NUMBERS, "logit_bias", "bad_words")
+    names = tuple(n for n in alone if n not in _PENALTIES) if name == "all" else (name,)
+    for case in cases():
+        shares = find_shares(make_row(case, names), case.logits)
+        expected = case.expected[name]
+        np.testing.assert_array_equal(shares > 0, expected.kept)
+        np.testing.assert_allclose(shares, expected.probabilities, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_cases_put_the_option_to_work(name: str) -> None:
+    """In a third of them or more the option makes a difference, so that nothing passes idly."""
+    without = [find_shares(make_row(case, ()), case.logits) for case in cases()]
+    changed = [
+        not np.allclose(shares, case.expected[name].probabilities, rtol=0, atol=1e-3)
+        for case, shares in zip(cases(), without, strict=True)
+    ]
+    assert len(changed) == CASE_COUNT == 200
+    assert sum(changed) > CASE_COUNT // 3
