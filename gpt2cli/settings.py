@@ -31,6 +31,8 @@ _FROM_MODEL: Final[Mapping[str, str]] = {
 _JSON_TYPES: Final[Mapping[Any, tuple[tuple[type, ...], str]]] = {
     float: ((int, float), "a number"),
     int: ((int,), "a whole number"),
+    int | None: ((int,), "a whole number"),
+    str | None: ((str,), "a text"),
     bool: ((bool,), "true or false"),
 }
 

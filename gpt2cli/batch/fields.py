@@ -8,15 +8,15 @@ from typing import Any, Final, NoReturn
 
 from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.generation import GenerationConfig, Overflow, Request
-from gpt2cli.sampling import SamplingConfig
+from gpt2cli.sampling import BeamConfig, ConstraintConfig, SamplingConfig
 from gpt2cli.settings import check_types
 
-_CONFIGURATIONS: Final = (SamplingConfig, GenerationConfig)
+_CONFIGURATIONS: Final = (SamplingConfig, GenerationConfig, BeamConfig, ConstraintConfig)
 _OPTIONS: Final = frozenset(
-    {"seed", "samples", "allow_special", "greedy"}
+    {"seed", "samples", "allow_special", "greedy", "logprobs"}
     | {field.name for kind in _CONFIGURATIONS for field in fields(kind)}
 )
-_TEXTS: Final = frozenset({"stop", "ban"})  # that take several texts
+_TEXTS: Final = frozenset({"stop", "ban", "choice"})  # that take several texts
 _KNOWN: Final = _OPTIONS | {"prompt", "id"}
 _DEEPEST: Final = 100  # levels of an id: it is written again, from deeper in the program
 _MOST_SHOWN: Final = 80  # characters of something wrong
@@ -79,6 +79,8 @@ def read_options(record: Mapping[str, Any]) -> dict[str, Any]:
     own = {name: value for name, value in record.items() if name in _OPTIONS}
     if not isinstance(own.get("greedy", False), bool):
         raise UsageError("--greedy: expected true or false")
+    if "json_schema" in own:
+        own["json_schema"] = _read_schema(own["json_schema"])
     for kind in (*_CONFIGURATIONS, Request):
         check_types(kind, own)
     if own.get("greedy"):
@@ -97,6 +99,12 @@ def _read_texts(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise UsageError(f"--{name}: expected a text or a list of texts")
     return tuple(texts)
+
+
+def _read_schema(value: Any) -> str:
+    if not isinstance(value, dict):
+        raise UsageError("--json-schema: expected a JSON schema, an object")
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _read_biases(value: Any) -> tuple[tuple[str, float], ...]:

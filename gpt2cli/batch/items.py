@@ -2,17 +2,19 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
 from gpt2cli.batch.fields import read_id, read_object, read_options, read_prompt
 from gpt2cli.batch.reader import InputReader
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError
 from gpt2cli.generation import GenerationConfig, PreparedRequest, Request, prepare, seed_of
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.sampling import SamplingConfig
+from gpt2cli.sampling import BeamConfig, ConstraintConfig, SamplingConfig
 from gpt2cli.settings import settle
 from gpt2cli.tokenizer import Tokenizer
+
+_CONSTRAINTS: Final = frozenset(field.name for field in fields(ConstraintConfig))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class ItemDefaults:
     run_seed: int
     samples: int = 1
     allow_special: bool = False
+    logprobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,20 @@ class ItemParser:
     """Parses records of one kind: a line of text is a prompt, a line of JSON an object."""
 
     def __init__(
-        self, defaults: ItemDefaults, tokenizer: Tokenizer, shape: ModelShape, *, jsonl: bool
+        self,
+        defaults: ItemDefaults,
+        tokenizer: Tokenizer,
+        shape: ModelShape,
+        *,
+        jsonl: bool,
+        max_slots: int,
     ) -> None:
+        """`max_slots`: how many beams there can be."""
         self._defaults = defaults
         self._tokenizer = tokenizer
         self._shape = shape
         self._jsonl = jsonl
+        self._max_slots = max_slots
 
     def parse(self, record: bytes | PromptError, index: int) -> BatchItem:
         """Return the item of a record; whatever is wrong with it becomes its error."""
@@ -89,16 +100,28 @@ class ItemParser:
         given = {**self._defaults.given, **own}
         if self._defaults.given.get("greedy") and not given["greedy"]:
             given["temperature"] = own.get("temperature")  # --greedy gave the other
+        if _CONSTRAINTS & own.keys():  # the command line's gives way, of whatever kind it is
+            given |= dict.fromkeys(_CONSTRAINTS - own.keys())
         generation_config = self._defaults.generation_config
         return Request(
             prompt=prompt,
             sampling=settle(SamplingConfig, given, generation_config).config,
             generation=settle(GenerationConfig, given, generation_config).config,
+            search=self._settle_search(given),
+            constraint=settle(ConstraintConfig, given, {}).config,
             seed=own.get("seed", seed_of(self._defaults.run_seed, index)),
             samples=own.get("samples", self._defaults.samples),
             index=index,
             allow_special=own.get("allow_special", self._defaults.allow_special),
+            logprobs=own.get("logprobs", self._defaults.logprobs),
         )
+
+    def _settle_search(self, given: Mapping[str, Any]) -> BeamConfig:
+        search = settle(BeamConfig, given, self._defaults.generation_config).config
+        if search.beams > self._max_slots:
+            expected = f"at most {self._max_slots}, the batch size"
+            raise UsageError(f"--beams: expected {expected}, found {search.beams}")
+        return search
 
 
 class ItemSource:

@@ -14,11 +14,12 @@ _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "
 def format_as_record(result: Result, model: LoadedModel) -> str:
     """Return a result as a line of JSON."""
     item = result.item
-    if item.prepared is None or result.finish is None:
+    if item.prepared is None or result.finish is None or result.finish.error is not None:
         record = make_error_record(
             item.index,
             prompt=item.prompt,
-            error=item.error or "",
+            error=result.error or "",
+            sample=result.sample,
             model=model,
             identity=item.identity,
         )
@@ -37,4 +38,4 @@ def format_as_record(result: Result, model: LoadedModel) -> str:
 
 def format_as_text(result: Result) -> str:
     r"""Return the completion alone as one line, with \n escaped; an error is an empty line."""
-    return f"{result.completion.translate(_ESCAPES)}\n"
+    return f"{'' if result.error else result.completion.translate(_ESCAPES)}\n"

@@ -52,6 +52,11 @@ class Result:
         return "".join(self.pieces)
 
     @property
+    def error(self) -> str | None:
+        """Why there is no completion, or not all of it."""
+        return self.item.error if self.finish is None else self.finish.error
+
+    @property
     def done(self) -> bool:
         """Whether nothing is missing."""
         return self.finish is not None or self.item.prepared is None
@@ -110,10 +115,13 @@ class BatchRun:
             if self._current is None:
                 return None
             result = self._begin_next(self._current)
-            if result.item.prepared is not None:
-                self._running[result.item.index, result.sample] = result
-                return result.item.prepared, result.sample
-            self._hand_on()
+            prepared = result.item.prepared
+            if prepared is None:
+                self._hand_on()
+                continue
+            while self._current is not None and prepared.request.search.on:
+                self._begin_next(self._current)  # one search makes all its results
+            return prepared, result.sample
         return None
 
     def _has_room(self) -> bool:
@@ -128,6 +136,8 @@ class BatchRun:
             self._current, self._next_sample = None, 0
         self._waiting.append(result)
         self._waiting_characters += len(item.prompt or "")
+        if item.prepared is not None:
+            self._running[item.index, result.sample] = result
         return result
 
     def _accept(self, chunk: Chunk) -> None:

@@ -10,11 +10,13 @@ from gpt2cli.commands.option_kinds import flatten
 from gpt2cli.commands.options import (
     BatchInputOptions,
     BatchOutputOptions,
+    ConstraintOptions,
     FormatChoice,
     LimitOptions,
     ModelOptions,
     ReportOptions,
     SamplingOptions,
+    SearchOptions,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +38,9 @@ def batch(
         ),
     ] = None,
     sampling: SamplingOptions,
+    search: SearchOptions,
     limits: LimitOptions,
+    constraint: ConstraintOptions,
     source: BatchInputOptions,
     output: BatchOutputOptions,
     report: ReportOptions,
@@ -63,7 +67,9 @@ def batch(
         ready = get_batch_ready(
             open_input(file, stdin=find_stdin()),
             sampling=sampling,
+            search=search,
             limits=limits,
+            constraint=constraint,
             source=source,
             output=output,
             model=model,

@@ -19,15 +19,14 @@ def bench(*, measuring: BenchOptions, model: ModelOptions) -> None:
 
     Times, over several rounds after a warm-up: loading the model, a request to
     its first token, prefill of prompts of several lengths, and decode of several
-    rows at once (without sampling). Memory is the peak meanwhile, with the
-    mapped weights. Keep the machine idle: a wide spread says that it was not.
+    rows at once, without sampling. PEAK-MB is the most memory that was resident,
+    mapped weights included. A wide spread says that the machine was not idle.
 
-    Prints what was run on what, and the median, least and most of each measure.
     With --json it is one record: "model", "revision", "precision", "device",
-    "threads", "n_positions", "cpu", "system", "versions", "rounds", "measures",
-    "peak_memory_bytes". Each of "measures" has "measure", "batch_size",
-    "prompt_tokens", "new_tokens", "unit", "median", "min", "max", and "rounds":
-    the value of each round.
+    "threads", "n_positions", "cpu", "system", "versions", "rounds", "measures".
+    Each of "measures" has "measure", "batch_size", "prompt_tokens",
+    "new_tokens", "unit", "median", "min", "max", "rounds" (the value of each
+    round) and "peak_memory_bytes".
 
     For example:
 

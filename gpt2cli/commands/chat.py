@@ -56,7 +56,7 @@ def chat(
 
         ready = get_ready(sampling=sampling, limits=limits, model=model, form=form, listener=notes)
         notes.pause()
-        view = _choose_view(ready, writer, source, as_records=form.json)
+        view = _choose_view(ready, writer, as_records=form.json)
         if source.on_terminal:
             _greet(ready, notes)
         _run(ready, source, view, notes, writer, stats=report.stats)
@@ -79,14 +79,12 @@ def _open_source(notes: "Notes") -> "ChatInput":
     return open_input(stdin, complete, notes, history_file=state_folder() / "chat_history")
 
 
-def _choose_view(
-    ready: "ReadyChat", writer: "ResultWriter", source: "ChatInput", *, as_records: bool
-) -> "ReplyView":
+def _choose_view(ready: "ReadyChat", writer: "ResultWriter", *, as_records: bool) -> "ReplyView":
     from gpt2cli.terminal.replies import ReplyRecords, TextReplies
 
     if as_records:
         return ReplyRecords(writer, model=ready.model)
-    return TextReplies(writer, spaced=source.on_terminal)
+    return TextReplies(writer)
 
 
 def _greet(ready: "ReadyChat", notes: "Notes") -> None:

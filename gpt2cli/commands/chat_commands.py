@@ -28,8 +28,8 @@ def run_command(dialogue: "Dialogue", line: str) -> None:
         UsageError: if there is no such command, or it cannot be done.
         Gpt2Error: whatever it meets.
     """
-    name, _, argument = line.partition(" ")
-    find_command(name).run(dialogue, argument.strip())
+    name, argument = _split(line)
+    find_command(name).run(dialogue, argument)
 
 
 def find_command(name: str) -> ChatCommand:
@@ -38,7 +38,8 @@ def find_command(name: str) -> ChatCommand:
     Raises:
         UsageError: if there is none.
     """
-    command = COMMANDS.get(name if name.startswith("/") else f"/{name}")
+    name = name if name.startswith("/") else f"/{name}"
+    command = COMMANDS.get(_ALIASES.get(name, name))
     if command is None:
         raise UsageError(
             f"there is no command {name}; /help lists them "
@@ -83,19 +84,17 @@ def _help(dialogue: "Dialogue", argument: str) -> None:
 def _set(dialogue: "Dialogue", argument: str) -> None:
     from gpt2cli.commands.chat_settings import find_option
 
-    name, _, value = argument.partition(" ")
-    values = dict(dialogue.options.describe())
+    name, value = _split(argument)
     if not name:
-        dialogue.notes.report(_format_pairs(values))
+        dialogue.notes.report(_format_pairs(dialogue.options.describe()))
         return
     option = find_option(name)
-    if value.strip():
-        dialogue.options = dialogue.options.change(name, value.strip())
-        dialogue.chat.settings, _ = dialogue.options.settle()
-        values = dict(dialogue.options.describe())
-        dialogue.notes.report(f"{option.name} {values.get(option.name, '')}")
-    else:
-        dialogue.notes.report(f"{option.name} {values.get(option.name, '')}\n{option.help}")
+    if value:
+        changed = dialogue.options.change(name, value)
+        dialogue.chat.change_settings(changed.settle()[0])
+        dialogue.options = changed
+    told = f"{option.name} {dialogue.options.describe()[option.name]}"
+    dialogue.notes.report(told if value else f"{told}\n{option.help}")
 
 
 def _show(dialogue: "Dialogue", argument: str) -> None:
@@ -111,7 +110,7 @@ def _show(dialogue: "Dialogue", argument: str) -> None:
         "turns": str(len(conversation.turns)),
         "session": str(dialogue.session.path) if dialogue.session else "not kept",
     }
-    dialogue.notes.report(_format_pairs(about | dict(dialogue.options.describe())))
+    dialogue.notes.report(_format_pairs(about | dialogue.options.describe()))
 
 
 def _undo(dialogue: "Dialogue", argument: str) -> None:
@@ -225,11 +224,26 @@ COMMANDS: Final[Mapping[str, ChatCommand]] = {
     "/exit": ChatCommand("/exit", "leave, as Ctrl-D does", _exit),
 }
 
+# What people type who come from ollama and others.
+_ALIASES: Final[Mapping[str, str]] = {"/bye": "/exit", "/quit": "/exit", "/?": "/help"}
+
 
 def _path(argument: str, command: str) -> Path:
     if not argument:
         raise UsageError(f"{command}: expected a file, for example: {command} talk.json")
-    return Path(argument).expanduser()
+    try:
+        path = Path(argument).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{command}: there is no such user as in {argument}") from error
+    if "\0" in argument:
+        raise UsageError(f"{command}: expected a file's name, which has no NUL")
+    return path
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return the first word, and what follows it."""
+    first, *rest = text.split(None, 1) or [""]
+    return first, "".join(rest).strip()
 
 
 def _format_pairs(values: Mapping[str, str]) -> str:
@@ -247,10 +261,10 @@ def _complete_path(begun: str) -> list[str]:
     head, slash, tail = begun.rpartition("/")
     try:
         found = sorted(Path(f"{head}{slash}" or ".").expanduser().iterdir())
-    except OSError:
+        return [
+            f"{head}{slash}{path.name}{'/' if path.is_dir() else ''}"
+            for path in found
+            if path.name.startswith(tail)
+        ]
+    except (OSError, RuntimeError, ValueError):  # ValueError: a NUL
         return []
-    return [
-        f"{head}{slash}{path.name}{'/' if path.is_dir() else ''}"
-        for path in found
-        if path.name.startswith(tail)
-    ]

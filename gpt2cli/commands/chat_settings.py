@@ -50,8 +50,8 @@ class ChatOptions:
             sampling = replace(sampling, greedy=False)
         return self._checked(sampling=sampling)
 
-    def describe(self) -> list[tuple[str, str]]:
-        """Return the name and the value in force of each option."""
+    def describe(self) -> dict[str, str]:
+        """Return each option's value in force, by its name."""
         settings, _ = self.settle()
         values = {
             **asdict(settings.sampling),
@@ -59,11 +59,7 @@ class ChatOptions:
             "seed": "random" if settings.seed is None else settings.seed,
             "greedy": settings.sampling.greedy,
         }
-        return [
-            (option.name, _show(values[option.field]))
-            for option in all_options()
-            if option.field in values
-        ]
+        return {option.name: _show(values[option.field]) for option in all_options()}
 
     def _checked(self, **changes: Any) -> "ChatOptions":
         changed = replace(self, **changes)
@@ -93,5 +89,10 @@ def _show(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return " ".join(repr(part) for part in value) or "none"
+        return " ".join(_show_part(part) for part in value) or "none"
     return str(value)
+
+
+def _show_part(part: Any) -> str:
+    """Return a text in quotes, or one with its bias."""
+    return repr(part) if isinstance(part, str) else f"{part[0]!r}={part[1]:g}"

@@ -1,16 +1,17 @@
 """Runs a chat: messages to the model, commands to where they are done, replies to the view."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from gpt2cli.chat import Chat, Exchange, SessionFile
 from gpt2cli.commands.chat_settings import ChatOptions
-from gpt2cli.errors import Gpt2Error, OutputError
+from gpt2cli.errors import ConversationError, Gpt2Error, OutputError
 from gpt2cli.generation import FinishReason
 from gpt2cli.loading import LoadedModel
 from gpt2cli.terminal.chat_input import ChatInput
-from gpt2cli.terminal.interrupt import ctrl_c_as_flag
-from gpt2cli.terminal.notes import Notes, write_error
+from gpt2cli.terminal.interrupt import ctrl_c_as_flag, ctrl_c_held_back
+from gpt2cli.terminal.notes import Notes, end_line, write_error
 from gpt2cli.terminal.replies import ReplyView
 from gpt2cli.terminal.statistics import describe_run
 
@@ -40,23 +41,19 @@ class Dialogue:
         Raises:
             OutputError: if replies cannot be written.
             BrokenPipeError: if nobody reads them any more.
+            KeyboardInterrupt: where nobody types.
         """
-        from gpt2cli.commands.chat_commands import run_command
-
         while not (self.ended or self.interrupted or self.abandoned()):
             try:
-                entry = self.source.read()
-                if entry is None:
-                    return
-                if entry.is_command:
-                    run_command(self, entry.text)
-                else:
-                    self.say(entry.text)
+                self._take_entry()
             except OutputError:
                 raise
             except Gpt2Error as error:
-                write_error(str(error))
-                self.failed = True
+                self.tell_failure(error)
+            except KeyboardInterrupt:  # a person ends what goes on, not the chat
+                if not self.source.on_terminal:
+                    raise
+                end_line()
 
     def say(self, message: str) -> None:
         """Send a message and show its reply."""
@@ -77,8 +74,11 @@ class Dialogue:
         try:
             with ctrl_c_as_flag() as pressed:
                 try:
-                    for piece in self.chat.answer(exchange, lambda: pressed() or self.abandoned()):
-                        self.view.show(piece)
+                    with closing(
+                        self.chat.answer(exchange, lambda: pressed() or self.abandoned())
+                    ) as pieces:
+                        for piece in pieces:
+                            self.view.show(piece)
                 finally:
                     self.view.end(exchange)
             self.interrupted = pressed() and not self.source.on_terminal
@@ -92,10 +92,15 @@ class Dialogue:
         if self.session is None:
             return
         try:
-            self.session.write(self.chat.conversation)
-        except OutputError as error:
-            write_error(str(error))
-            self.failed = True
+            with ctrl_c_held_back():
+                self.session.write(self.chat.conversation)
+        except ConversationError as error:
+            self.tell_failure(error)
+
+    def tell_failure(self, error: Gpt2Error) -> None:
+        """Write what came to nothing."""
+        write_error(f"{self.source.place}{error}")
+        self.failed = True
 
     def describe_last(self) -> list[str]:
         """Return the lines of --stats for the last turn."""
@@ -110,6 +115,17 @@ class Dialogue:
             from_model=from_model,
         )
 
+    def _take_entry(self) -> None:
+        from gpt2cli.commands.chat_commands import run_command
+
+        entry = self.source.read()
+        if entry is None:
+            self.ended = True
+        elif entry.is_command:
+            run_command(self, entry.text)
+        else:
+            self.say(entry.text)
+
     def _finish(self, exchange: Exchange) -> None:
         if exchange.finish is None:
             return  # interrupted before anything was made: there is no turn
@@ -118,6 +134,11 @@ class Dialogue:
         if self.source.on_terminal and exchange.finish.reason is FinishReason.LENGTH:
             limit = exchange.request.generation.max_new_tokens
             self._tell_once(f"stopped after {limit} tokens; /set max-new-tokens N changes that")
+        if exchange.finish.reason is FinishReason.CONTEXT:
+            self._tell_once(
+                f"stopped at the model's limit of {self.chat.n_positions} tokens; "
+                "the next message makes the oldest turns go"
+            )
         if self.source.on_terminal and not exchange.reply:
             self.notes.note("the model said nothing")
         if self.stats:

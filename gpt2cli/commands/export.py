@@ -21,7 +21,7 @@ def export(
         Path, typer.Argument(metavar="OUT", help="Model folder to write; --model takes it.")
     ],
     precision: Annotated[
-        ExportPrecision, typer.Option(help="Precision of the weights.")
+        ExportPrecision, typer.Option(help="Precision of the weights; fp16 is for CUDA.")
     ] = ExportPrecision.FP32,
     revision: Annotated[
         str | None,

@@ -8,12 +8,14 @@ import typer
 from gpt2cli import exit_codes
 from gpt2cli.commands.option_kinds import flatten
 from gpt2cli.commands.options import (
+    ConstraintOptions,
     LimitOptions,
     ModelOptions,
     OutputOptions,
     PromptOptions,
     ReportOptions,
     SamplingOptions,
+    SearchOptions,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +38,9 @@ def generate(
         ),
     ] = None,
     sampling: SamplingOptions,
+    search: SearchOptions,
     limits: LimitOptions,
+    constraint: ConstraintOptions,
     source: PromptOptions,
     output: OutputOptions,
     report: ReportOptions,
@@ -63,9 +67,12 @@ def generate(
         ready = get_ready(
             text,
             sampling=sampling,
+            search=search,
             limits=limits,
+            constraint=constraint,
             model=model,
             samples=output.samples,
+            logprobs=output.logprobs,
             allow_special=source.allow_special,
             listener=notes,
         )
@@ -120,7 +127,8 @@ def _stream(
         raise typer.Exit(exit_codes.INTERRUPTED)
     if at_limit:
         limit = ready.model.engine.shape.n_positions
-        notes.note(f"stopped at the model's limit of {limit} tokens; --overflow slide goes on")
+        way_out = "" if ready.prepared.request.search.on else "; --overflow slide goes on"
+        notes.note(f"stopped at the model's limit of {limit} tokens{way_out}")
     return first_token_seconds
 
 

@@ -60,16 +60,25 @@ def pull(
     name: Name,
     revision: Revision = None,
     precision: Annotated[
-        PrecisionChoice, typer.Option(help="Precision of the weights. Default auto (fp32).")
+        PrecisionChoice,
+        typer.Option(help="Precision of the weights. Default auto: what generate takes here."),
     ] = PrecisionChoice.AUTO,
     quiet: Quiet = False,
 ) -> None:
     """Download and export a model, or bring it up to date."""
+    from gpt2cli.engine import AUTO, choose_device
+    from gpt2cli.loading import choose_precision
     from gpt2cli.store import pull_model
     from gpt2cli.terminal.notes import Notes
 
     with Notes(quiet=quiet) as notes:
-        model = pull_model(name, revision=revision, precision=precision.value, listener=notes)
+        model = pull_model(
+            name,
+            revision=revision,
+            precision=precision.value,
+            auto_precision=choose_precision(AUTO, choose_device(AUTO)),
+            listener=notes,
+        )
         commit = f" at {model.revision}" if model.revision else ""
         notes.note(f"{model.name}{commit}, {model.folder.precision}, is ready")
 

@@ -57,6 +57,15 @@ def number(
     return option(panel, *names, help=told, parser=parse)
 
 
+def pattern(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002
+    """Declare an option that takes text in which a backslash is the user's own."""
+
+    def parse(given: str) -> str:
+        return decode_argument(given, names[0])
+
+    return option(panel, *names, help=help, parser=parse, **settings)
+
+
 def text(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002
     """Declare an option that takes text, with escapes."""
 

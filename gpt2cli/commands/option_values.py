@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
+from gpt2cli.commands.text import unescape
 from gpt2cli.errors import UsageError
 
 _FLAGS: Final[Mapping[str, bool]] = {
@@ -33,15 +34,19 @@ class DeclaredOption:
     def parse(self, text: str) -> Any:
         """Return the value that a text means; a repeatable one's may be a JSON array.
 
+        Escapes are understood, but not in JSON, which has its own.
+
         Raises:
             UsageError: naming the option. Ranges are checked by who takes the value.
         """
         if not self.repeatable:
             return self._parse_one(_unquote(text))
         values = _read_array(text) if text.startswith("[") else None
-        return [self._parse_one(value) for value in values or [_unquote(text)]]
+        return [self._parse_one(_unquote(text))] if values is None else values
 
     def _parse_one(self, text: str) -> Any:
+        if self.kind is str and self.declaration.parser is not None:
+            return unescape(text)  # the command line's own parser takes it for argv's bytes
         if self.declaration.parser is not None:
             return self.declaration.parser(text)
         if self.kind is bool:
@@ -87,6 +92,6 @@ def _read_array(text: str) -> list[str] | None:
     """Return a JSON array of texts; None if it is none, but a text that begins like one."""
     try:
         values = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return values if all(isinstance(value, str) for value in values) else None

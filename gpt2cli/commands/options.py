@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
-from gpt2cli.commands.option_kinds import flag, number, option, text
+from gpt2cli.commands.option_kinds import flag, number, option, pattern, text
 from gpt2cli.errors import UsageError
 
 _MODEL, _SAMPLING, _LIMITS, _REPORT = "Model", "Sampling", "Limits", "Input and output"
@@ -21,12 +21,18 @@ class PrecisionChoice(StrEnum):
 
     AUTO = "auto"
     FP32 = "fp32"
+    FP16 = "fp16"
+    INT8 = "int8"
+    INT4 = "int4"
 
 
 class ExportPrecision(StrEnum):
     """Values of --precision where something is written."""
 
     FP32 = "fp32"
+    FP16 = "fp16"
+    INT8 = "int8"
+    INT4 = "int4"
 
 
 class TemplateChoice(StrEnum):
@@ -61,6 +67,15 @@ _AllowSpecial = Annotated[
         help="Read <|endoftext|> in prompts as the token, not as text. Default: as text.",
     ),
 ]
+_Logprobs = Annotated[
+    int | None,
+    number(
+        _REPORT, "--logprobs", kind=int,
+        help="Tell of each token in a record its log-probability in the model's own distribution, "
+        "and so many of the likeliest.",
+        within="0 to 20", default="none",
+    ),
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +99,12 @@ class ModelOptions:
     ] = None  # fmt: skip
     precision: Annotated[
         PrecisionChoice,
-        option(_MODEL, "--precision", help="Precision of the weights. Default auto (fp32)."),
-    ] = PrecisionChoice.AUTO
+        option(
+            _MODEL, "--precision",
+            help="Precision of the weights; fp16 is for CUDA. Default auto: fp32 on the CPU, fp16 "
+            "on CUDA.",
+        ),
+    ] = PrecisionChoice.AUTO  # fmt: skip
     device: Annotated[
         str,
         option(
@@ -216,6 +235,30 @@ class SamplingOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """How completions are searched for, where they are not drawn."""
+
+    beams: Annotated[
+        int | None,
+        number(
+            _SAMPLING, "--beams", kind=int,
+            help="Search for the likeliest completions, so many side by side, instead of drawing "
+            "them: -t, -k, -p and the like do nothing then, and text comes when all is done.",
+            within=f"1 to {MOST_SLOTS}", off="1: off", default="1",
+        ),
+    ] = None  # fmt: skip
+    length_penalty: Annotated[
+        float | None,
+        number(
+            _SAMPLING, "--length-penalty", kind=float,
+            help="With --beams: the power of a completion's length that the sum of its "
+            "log-probabilities is divided by; more of it favours longer ones.",
+            within="between -10 and 10", default="1.0",
+        ),
+    ] = None  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
     """Where a completion ends."""
 
@@ -255,6 +298,36 @@ class LimitOptions:
             "up front (error). Default stop.",
         ),
     ] = OverflowChoice.STOP  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintOptions:
+    """What a whole completion must be."""
+
+    choice: Annotated[
+        list[str] | None,
+        text(
+            _LIMITS, "--choice", metavar="TEXT",
+            help=r"Complete with one of these texts; repeatable; \n and \t are understood. Most "
+            "begin with a space. Default: any text.",
+        ),
+    ] = None  # fmt: skip
+    regex: Annotated[
+        str | None,
+        pattern(
+            _LIMITS, "--regex", metavar="PATTERN",
+            help="Complete with what this matches from end to end, in the syntax of Rust's regex. "
+            "Default: any text.",
+        ),
+    ] = None  # fmt: skip
+    json_schema: Annotated[
+        Path | None,
+        option(
+            _LIMITS, "--json-schema", metavar="FILE",
+            help="Complete with JSON on one line that is valid under the schema in FILE. "
+            "Default: any text.",
+        ),
+    ] = None  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,6 +387,7 @@ class OutputOptions:
     json: Annotated[
         bool, flag(_REPORT, "--json", help="Print one JSON record per sample, not text.")
     ] = False
+    logprobs: _Logprobs = None
     output: Annotated[
         Path | None,
         option(
@@ -321,6 +395,10 @@ class OutputOptions:
             help="Write the result to FILE, whole or not at all; - is stdout. Default: stdout.",
         ),
     ] = None  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if self.logprobs is not None and not self.json:
+            raise UsageError("--logprobs: expected --json too, whose records tell them")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -361,6 +439,7 @@ class BatchOutputOptions:
             "Default jsonl.",
         ),
     ] = FormatChoice.JSONL  # fmt: skip
+    logprobs: _Logprobs = None
     output: Annotated[
         Path | None,
         option(
@@ -385,6 +464,8 @@ class BatchOutputOptions:
         if self.batch_size is not None and not 1 <= self.batch_size <= MOST_SLOTS:
             found = self.batch_size
             raise UsageError(f"--batch-size: expected 1 to {MOST_SLOTS}, or auto, found {found}")
+        if self.logprobs is not None and self.format is not FormatChoice.JSONL:
+            raise UsageError("--logprobs: expected --format jsonl, whose records tell them")
         if self.resume and self.output is None:
             raise UsageError("--resume: expected --output FILE, the file to go on with")
 

@@ -3,10 +3,17 @@
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from gpt2cli.commands.options import LimitOptions, ModelOptions, SamplingOptions
+from gpt2cli.commands.options import (
+    ConstraintOptions,
+    LimitOptions,
+    ModelOptions,
+    SamplingOptions,
+    SearchOptions,
+)
 from gpt2cli.errors import UsageError
 from gpt2cli.generation import (
     Chunk,
@@ -20,7 +27,7 @@ from gpt2cli.generation import (
     prepare,
 )
 from gpt2cli.loading import LoadedModel, load_model
-from gpt2cli.sampling import SamplingConfig
+from gpt2cli.sampling import BeamConfig, ConstraintConfig, SamplingConfig
 from gpt2cli.settings import settle
 from gpt2cli.store import Listener
 
@@ -31,10 +38,12 @@ _MOST_SHOWN: Final = 40  # characters of a wrong value
 
 @dataclass(frozen=True, slots=True)
 class SettledOptions:
-    """Both configurations of a request, and which of their values are the model's own."""
+    """The configurations of a request, and which of their values are the model's own."""
 
     sampling: SamplingConfig
     generation: GenerationConfig
+    search: BeamConfig
+    constraint: ConstraintConfig
     from_model: Mapping[str, Any]
 
 
@@ -64,9 +73,12 @@ def get_ready(
     prompt: str,
     *,
     sampling: SamplingOptions,
+    search: SearchOptions,
+    constraint: ConstraintOptions,
     limits: LimitOptions,
     model: ModelOptions,
     samples: int,
+    logprobs: int | None,
     allow_special: bool,
     listener: Listener,
 ) -> ReadyRequest:
@@ -75,25 +87,32 @@ def get_ready(
     Raises:
         Gpt2Error: whatever is wrong with the options, the model or the prompt.
     """
-    given = give_sampling(sampling) | give_limits(limits)
+    given = give_sampling(sampling) | asdict(search) | give_limits(limits)
+    given |= give_constraint(constraint)
     asked = settle_options(given, {})
     request = Request(  # before the model is loaded: a bad option is told at once
         prompt=prompt,
         sampling=asked.sampling,
         generation=asked.generation,
+        search=asked.search,
+        constraint=asked.constraint,
         seed=choose_seed(sampling),
         samples=samples,
         allow_special=allow_special,
+        logprobs=logprobs,
     )
-    loaded = load(model, max_slots=min(samples, _MOST_SLOTS), listener=listener)
+    slots = asked.search.beams if asked.search.on else min(samples, _MOST_SLOTS)
+    loaded = load(model, max_slots=slots, listener=listener)
     settled = settle_options(given, loaded.stored.folder.generation_config)
     request = replace(request, sampling=settled.sampling, generation=settled.generation)
     prepared = prepare(request, loaded.tokenizer, loaded.engine.shape)
     return ReadyRequest(loaded, prepared, settled.from_model)
 
 
-def load(options: ModelOptions, *, max_slots: int | None, listener: Listener) -> LoadedModel:
-    """Load the model that the options name.
+def load(
+    options: ModelOptions, *, max_slots: int | None, min_slots: int = 1, listener: Listener
+) -> LoadedModel:
+    """Load the model that the options name, with slots as `load_model`.
 
     Raises:
         ModelError, DeviceError, UsageError: as `load_model`.
@@ -106,6 +125,7 @@ def load(options: ModelOptions, *, max_slots: int | None, listener: Listener) ->
         threads=options.threads,
         offline=options.offline,
         max_slots=max_slots,
+        min_slots=min_slots,
         listener=listener,
     )
 
@@ -116,7 +136,7 @@ def settle_options(
     *,
     built_in: Mapping[str, Any] = MappingProxyType({}),
 ) -> SettledOptions:
-    """Return both configurations: what the user gave, else the model's values, else built in.
+    """Return the configurations: what the user gave, else the model's values, else built in.
 
     `built_in`: a command's own defaults, in place of the configurations'.
 
@@ -127,7 +147,11 @@ def settle_options(
     sampling = settle(SamplingConfig, given, generation_config, built_in=built_in)
     limits = settle(GenerationConfig, given, generation_config, built_in=built_in)
     from_model = {**sampling.from_model, **limits.from_model}
-    return SettledOptions(sampling.config, limits.config, from_model)
+    search = settle(BeamConfig, given, generation_config)
+    constraint = settle(ConstraintConfig, given, {})
+    return SettledOptions(
+        sampling.config, limits.config, search.config, constraint.config, from_model
+    )
 
 
 def choose_seed(options: SamplingOptions) -> int:
@@ -166,3 +190,24 @@ def give_limits(options: LimitOptions) -> dict[str, Any]:
     given["stop"] = tuple(options.stop or ())
     given["overflow"] = Overflow(options.overflow.value)
     return given
+
+
+def give_constraint(options: ConstraintOptions) -> dict[str, Any]:
+    """Return what the user gave of ConstraintConfig's fields; None: nothing.
+
+    Raises:
+        UsageError: if the schema's file cannot be read.
+    """
+    given: dict[str, Any] = asdict(options)
+    if options.choice is not None:
+        given["choice"] = tuple(options.choice)
+    if options.json_schema is not None:
+        given["json_schema"] = _read_schema(options.json_schema)
+    return given
+
+
+def _read_schema(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--json-schema: cannot read {path}: {error}") from error

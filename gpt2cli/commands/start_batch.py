@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,19 +23,22 @@ from gpt2cli.batch import (
 from gpt2cli.commands.options import (
     BatchInputOptions,
     BatchOutputOptions,
+    ConstraintOptions,
     LimitOptions,
     ModelOptions,
     SamplingOptions,
+    SearchOptions,
 )
 from gpt2cli.commands.start import (
     choose_seed,
+    give_constraint,
     give_limits,
     give_sampling,
     load,
     settle_options,
 )
 from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.generation import Counts, Request
+from gpt2cli.generation import Counts, Overflow, Request, prepare
 from gpt2cli.loading import LoadedModel
 from gpt2cli.store import Listener
 from gpt2cli.terminal.result import is_direct
@@ -86,7 +89,9 @@ def get_batch_ready(
     opened: OpenedInput,
     *,
     sampling: SamplingOptions,
+    search: SearchOptions,
     limits: LimitOptions,
+    constraint: ConstraintOptions,
     source: BatchInputOptions,
     output: BatchOutputOptions,
     model: ModelOptions,
@@ -97,22 +102,35 @@ def get_batch_ready(
     Raises:
         Gpt2Error: whatever is wrong with the options, the model, or what is to be resumed.
     """
-    given = give_sampling(sampling) | give_limits(limits)
+    given = give_sampling(sampling) | asdict(search) | give_limits(limits)
+    given |= (constrained := give_constraint(constraint))
     kept = _find_kept_file(opened, output)
     resumed = read_header(kept) if kept is not None and output.resume else None
     run_seed = _choose_seed(sampling, resumed)
-    _check(given, run_seed, output.samples)  # before the model is loaded: a bad option is told
-    loaded = load(model, max_slots=output.batch_size, listener=listener)
+    asked = _check(given, run_seed, output)  # before the model is loaded: a bad option is told
+    beams = asked.search.beams
+    loaded = load(model, max_slots=output.batch_size, min_slots=beams, listener=listener)
+    _look_up(asked, loaded)
     own = loaded.stored.folder.generation_config
     from_model = settle_options(given, own).from_model
     jsonl = source.jsonl or opened.name.endswith(".jsonl")
-    defaults = ItemDefaults(given, own, run_seed, output.samples, source.allow_special)
-    parser = ItemParser(defaults, loaded.tokenizer, loaded.engine.shape, jsonl=jsonl)
+    defaults = ItemDefaults(
+        given, own, run_seed, output.samples, source.allow_special, output.logprobs
+    )
+    parser = ItemParser(
+        defaults,
+        loaded.tokenizer,
+        loaded.engine.shape,
+        jsonl=jsonl,
+        max_slots=loaded.engine.max_slots,
+    )
     reader = InputReader(opened.descriptor, terminator=b"\0" if source.null else b"\n")
     items = ItemSource(reader, parser)
     journal = None
     if kept is not None:
-        options = asdict(sampling) | asdict(limits) | asdict(source) | asdict(output)
+        groups = (sampling, search, limits, source, output)
+        options = {name: value for group in groups for name, value in asdict(group).items()}
+        options |= constrained  # what the schema says, not where it is
         header = _describe(options | {"jsonl": jsonl}, loaded, run_seed, from_model)
         begun = resumed is not None
         journal = resume_output(kept, header, items) if begun else start_output(kept, header)
@@ -142,15 +160,33 @@ def _choose_seed(sampling: SamplingOptions, resumed: Mapping[str, Any] | None) -
     return choose_seed(sampling)
 
 
-def _check(given: Mapping[str, Any], run_seed: int, samples: int) -> None:
+def _check(given: Mapping[str, Any], run_seed: int, output: BatchOutputOptions) -> Request:
+    """Check the options that hold for records that say nothing else; return such a request."""
     asked = settle_options(given, {})
-    Request(
+    request = Request(
         prompt="",
         sampling=asked.sampling,
         generation=asked.generation,
+        search=asked.search,
+        constraint=asked.constraint,
         seed=run_seed,
-        samples=samples,
+        samples=output.samples,
+        logprobs=output.logprobs,
     )
+    beams, size = asked.search.beams, output.batch_size
+    if size is not None and beams > size:
+        raise UsageError(f"--beams: expected at most --batch-size, {size}, found {beams}")
+    return request
+
+
+def _look_up(asked: Request, model: LoadedModel) -> None:
+    """Look the options' texts up in the vocabulary: a bad one is told before any record.
+
+    Raises:
+        UsageError, PackageError: as `prepare`.
+    """
+    fitting = replace(asked, generation=replace(asked.generation, overflow=Overflow.STOP))
+    prepare(fitting, model.tokenizer, model.engine.shape, prompt_ids=[0])
 
 
 def _describe(

@@ -78,14 +78,14 @@ class BeamSearch:
         Returns for each of the new `samples` the place of the one that it continues.
 
         Raises:
-            PromptError: if the options forbid every id, and nothing is found yet.
             ModelError: if the logits hold NaN or infinities.
         """
         rows = [beam.sample.row for beam in self._beams]
         totals = [beam.total for beam in self._beams]
         found = find_continuations(sampler, logits, rows, totals, count=self._candidates)
         if not found and not self._hypotheses:
-            raise explain(logits[0])
+            self._beams[0].sample.fail(str(explain(logits[0])))
+            self._hypotheses = [Hypothesis(self._beams[0], 0.0)] * self._wanted
         self._length += 1
         going_on: list[tuple[Beam, int]] = []
         for rank, continuation in enumerate(found):
@@ -97,26 +97,35 @@ class BeamSearch:
                 going_on.append((beam, continuation.parent))
             elif in_front:
                 self._add(beam)
-        going_on = going_on[: self._config.beams]
         self._beams = [beam for beam, _ in going_on]
         if self._is_over():
             self._beams = []
         return [parent for _, parent in going_on][: len(self._beams)]
 
     def finish(self) -> Iterator[Chunk]:
-        """Yield the best completions, each whole."""
-        for number, hypothesis in enumerate(self._hypotheses[: self._wanted]):
-            chunk = hypothesis.beam.sample.chunk(hypothesis.beam.text)
-            yield replace(chunk, sample=number)
+        """Yield the best completions, each whole; an error for each that there is not."""
+        yield from self._show_found()
+        for number in range(len(self._hypotheses), self._wanted):
+            sample = self._hypotheses[0].beam.sample.fork()
+            sample.fail(
+                f"the options allow {len(self._hypotheses)} completions here, "
+                f"not {self._wanted}; lower --samples"
+            )
+            yield replace(sample.chunk(""), sample=number)
 
     def interrupt(self) -> Iterator[Chunk]:
         """Yield the best that there is by now, ended or not."""
         for beam in self._beams:
             text = beam.text + beam.sample.interrupt()
             self._add(replace(beam, text=text))
-        for chunk in self.finish():
-            assert chunk.finish is not None
-            yield replace(chunk, finish=replace(chunk.finish, reason=FinishReason.INTERRUPTED))
+        for chunk in self._show_found():
+            if chunk.finish is not None:
+                yield replace(chunk, finish=replace(chunk.finish, reason=FinishReason.INTERRUPTED))
+
+    def _show_found(self) -> Iterator[Chunk]:
+        for number, hypothesis in enumerate(self._hypotheses[: self._wanted]):
+            chunk = hypothesis.beam.sample.chunk(hypothesis.beam.text)
+            yield replace(chunk, sample=number)
 
     def _grow(self, continuation: Continuation, logits: Logits) -> Beam:
         parent, token_id = continuation.parent, continuation.token_id

@@ -4,19 +4,21 @@ import copy
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpt2cli.generation.requests import PreparedRequest
+from gpt2cli.sampling import Places
 from gpt2cli.tokenizer import Tokenizer
 
 
 class ForbiddenIds:
-    """The ids that would complete a banned text, and EOS before `min_new_tokens`."""
+    """The ids that would complete a banned text or break a constraint, and EOS where too early."""
 
     def __init__(self, tokenizer: Tokenizer, prepared: PreparedRequest) -> None:
         self._tokenizer = tokenizer
         self._bans = prepared.bans
+        self._constraint = None if prepared.constraint is None else prepared.constraint.fork()
         self._eos_ids = np.array(sorted(tokenizer.eos_token_ids), np.int64)
+        self._ignore_eos = prepared.request.generation.ignore_eos
         self._still_needed = prepared.request.generation.min_new_tokens
         self._tail = b""  # of the text, the prompt's included: as much as a ban can reach back
         if self._bans is not None:
@@ -25,7 +27,14 @@ class ForbiddenIds:
 
     def fork(self) -> "ForbiddenIds":
         """Return what goes on from here by itself."""
-        return copy.copy(self)  # nothing in it is ever changed in place
+        forked = copy.copy(self)  # all but the constraint is never changed in place
+        forked._constraint = None if self._constraint is None else self._constraint.fork()
+        return forked
+
+    @property
+    def all_said(self) -> bool:
+        """Whether a constraint is met so that nothing may follow."""
+        return self._constraint is not None and self._constraint.complete
 
     def append(self, token_id: int) -> None:
         """Take note of the drawn id."""
@@ -33,8 +42,16 @@ class ForbiddenIds:
         if self._bans is not None:
             spelt = self._tail + self._tokenizer.token_bytes(token_id)
             self._tail = spelt[-self._bans.reach :]
+        if self._constraint is not None:
+            self._constraint.append(token_id)
 
-    def find(self) -> Sequence[NDArray[np.int64]]:
+    def find(self) -> Sequence[Places]:
         """Return what may not be drawn next; nothing where nothing is forbidden."""
-        found = () if self._bans is None else self._bans.find_forbidden(self._tail)
+        found: Sequence[Places] = ()
+        if self._bans is not None:
+            found = self._bans.find_forbidden(self._tail)
+        if self._constraint is not None:
+            broken = self._constraint.find_forbidden()  # [V]
+            broken[self._eos_ids] = self._ignore_eos or not self._constraint.satisfied
+            found = (*found, broken)
         return (*found, self._eos_ids) if self._still_needed > 0 else found

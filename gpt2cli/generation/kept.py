@@ -12,13 +12,14 @@ from gpt2cli.generation.sample import Sample
 
 @dataclass(slots=True)
 class KeptSlot:
-    """What slot 0 of an engine still holds after a run; a new one holds nothing.
+    """What slot 0 of an engine still holds after a run; before the first one the slot is closed.
 
     The last bits of a token's keys and values depend on the tokens that were prefilled with it, so
     a prefill is used again whole or not at all: the same prompts in the same order give the same
     text, whatever was tried and taken back in between.
     """
 
+    is_open: bool = False
     window: Sequence[int] = ()  # of the last sample; its first `fed` ids are in the slot
     fed: int = 0
     prefills: Sequence[tuple[int, int]] = ()  # the places that one call each has filled: from, to
@@ -26,7 +27,10 @@ class KeptSlot:
     prefix_logits: NDArray[np.float32] | None = field(default=None, repr=False)  # [1, V]
 
     def lend(self, sample: Sample) -> None:
-        """Let a sample that begins use what its prompt shares with the slot."""
+        """Let a sample that begins use what its prompt shares with the slot; the rest is given up.
+
+        So whatever may cut short what comes next, the slot never holds less than is told here.
+        """
         if self.prefix_logits is not None and sample.prefix == self.prefix:
             sample.fed, sample.prefix_logits = len(self.prefix), self.prefix_logits
         else:
@@ -35,10 +39,13 @@ class KeptSlot:
             shared = min(shared, len(sample.prefix) - 1)
             cut = (start for start, end in self.prefills if start < shared < end)
             sample.fed = next(cut, shared)
+            self.prefix, self.prefix_logits = (), None
         sample.prefills = [places for places in self.prefills if places[1] <= sample.fed]
+        self.fed, self.prefills = sample.fed, tuple(sample.prefills)
 
     def keep(self, sample: Sample) -> None:
         """Take over a sample's slot as it is."""
+        self.is_open = True
         self.window, self.fed = tuple(sample.window), sample.fed
         self.prefills = tuple(sample.prefills)
         self.prefix, self.prefix_logits = sample.prefix, sample.prefix_logits

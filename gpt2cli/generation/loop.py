@@ -5,14 +5,16 @@ It passes logits on unopened: the engine makes them, the sampler reads them.
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
+from gpt2cli.errors import PromptError
 from gpt2cli.generation.beams import BeamSearch
 from gpt2cli.generation.interfaces import Counts, Logits, LogitsEngine, SampleSource
 from gpt2cli.generation.kept import KeptSlot
 from gpt2cli.generation.requests import Chunk, PreparedRequest
-from gpt2cli.generation.sample import Sample
-from gpt2cli.sampling import Sampler, TokenLogprob, find_logprobs
+from gpt2cli.generation.sample import Sample, find_wanted_logprobs
+from gpt2cli.sampling import Sampler
 from gpt2cli.tokenizer import Tokenizer
 
 
@@ -25,7 +27,7 @@ def generate(
     counts: Counts | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     kept: KeptSlot | None = None,
-) -> Iterator[Chunk]:
+) -> Generator[Chunk, None, None]:
     """Yield the chunks of all samples as they are made; `counts` is kept up to date meanwhile.
 
     A finished sample's slot is taken by the next one at once. What a sample yields depends on its
@@ -34,8 +36,11 @@ def generate(
 
     With `kept`, for runs of one sample each, the slot stays open between them: a prompt that begins
     as the one before went on is prefilled from there, so the text depends on what came before.
+
+    Raises:
+        PromptError: if the options of a request leave nothing to choose.
     """
-    return generate_from(
+    chunks = generate_from(
         _IterableSource(iter(requests)),
         engine,
         tokenizer,
@@ -44,6 +49,11 @@ def generate(
         interrupted=interrupted,
         kept=kept,
     )
+    with closing(chunks):
+        for chunk in chunks:
+            if chunk.finish is not None and chunk.finish.error is not None:
+                raise PromptError(chunk.finish.error)
+            yield chunk
 
 
 def generate_from(
@@ -56,7 +66,10 @@ def generate_from(
     interrupted: Callable[[], bool] = lambda: False,
     kept: KeptSlot | None = None,
 ) -> Generator[Chunk, None, None]:
-    """Do as `generate` with samples that may come later: those that run never wait for them."""
+    """Do as `generate` with samples that may come later: those that run never wait for them.
+
+    A sample whose options leave nothing to choose finishes with the error; the others go on.
+    """
     counts = counts if counts is not None else Counts()
     loop = _Loop(engine, tokenizer, sampler, counts, interrupted, kept)
     try:
@@ -190,7 +203,7 @@ class _Loop:
             self.engine.rewind(slot, len(sample.prefix))
         elif slot < len(self.active):
             self.engine.rewind(slot, 0)
-        elif self.kept is not None and self.kept.fed:
+        elif self.kept is not None and self.kept.is_open:
             self.kept.lend(sample)
             self.engine.rewind(slot, sample.fed)
         self.active[slot : slot + 1] = [sample]
@@ -232,8 +245,16 @@ class _Loop:
     def _draw(self, logits: Logits, samples: Sequence[Sample]) -> Iterator[Chunk]:
         """Draw the next id of samples by [n, V] logits."""
         started = time.perf_counter()
-        ids = self.sampler.step(logits, [sample.row for sample in samples])
-        logprobs = _find_logprobs(logits, samples, ids)
+        try:
+            ids = self.sampler.step(logits, [sample.row for sample in samples])
+        except PromptError as error:  # of one of them: the others draw without it
+            if len(samples) == 1:
+                yield samples[0].chunk(samples[0].fail(str(error)))
+            else:
+                for place, sample in enumerate(samples):
+                    yield from self._draw(logits[place : place + 1], [sample])
+            return
+        logprobs = find_wanted_logprobs(logits, samples, ids)
         self.counts.sample_seconds += time.perf_counter() - started
         for sample, token_id, logprob in zip(samples, ids, logprobs, strict=True):
             text = sample.take(token_id, logprob)
@@ -268,20 +289,6 @@ class _Loop:
             self.active[slot : slot + 1] = [sample]
         for slot in sorted(spare, reverse=True):
             self._release(slot)
-
-
-def _find_logprobs(
-    logits: Logits, samples: Sequence[Sample], ids: Sequence[int]
-) -> Sequence[TokenLogprob | None]:
-    """Return the log-probability of each id for the samples that want it; nothing else is made."""
-    found: list[TokenLogprob | None] = [None] * len(samples)
-    tops = {i: s.wanted_logprobs for i, s in enumerate(samples) if s.wanted_logprobs is not None}
-    if tops:
-        places = list(tops)
-        wanted = find_logprobs(logits[places], [ids[i] for i in places], list(tops.values()))
-        for place, logprob in zip(places, wanted, strict=True):
-            found[place] = logprob
-    return found
 
 
 def _shares_prefix(active: Sample, waiting: Sample) -> bool:

@@ -6,12 +6,14 @@ from enum import StrEnum
 from typing import Final
 
 from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.generation.vocabulary import find_bans, find_biases
+from gpt2cli.generation.vocabulary import find_bans, find_biases, find_constraint
 from gpt2cli.model_folder import ModelShape
 from gpt2cli.sampling import (
     LARGEST_SEED,
     BannedTexts,
     BeamConfig,
+    Constraint,
+    ConstraintConfig,
     SamplingConfig,
     TokenLogprob,
 )
@@ -35,6 +37,7 @@ class FinishReason(StrEnum):
     LENGTH = "length"  # max_new_tokens
     CONTEXT = "context"  # n_positions
     INTERRUPTED = "interrupted"
+    ERROR = "error"  # its options left nothing to choose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,7 @@ class Request:
     sampling: SamplingConfig
     generation: GenerationConfig
     search: BeamConfig = field(default_factory=BeamConfig)
+    constraint: ConstraintConfig = field(default_factory=ConstraintConfig)
     seed: int  # the effective one
     samples: int = 1
     index: int = 0
@@ -94,6 +98,8 @@ class Request:
             raise UsageError(f"--samples: expected at most --beams, {beams}, found {self.samples}")
         if self.search.on and self.generation.overflow is Overflow.SLIDE:
             raise UsageError("--overflow: expected stop or error with --beams, found slide")
+        if self.search.on and self.constraint.option is not None:
+            raise UsageError(f"{self.constraint.option}: expected no --beams beside it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,7 @@ class PreparedRequest:
     prompt_ids: tuple[int, ...]
     biases: tuple[tuple[int, float], ...] = ()  # different ids, each with its own
     bans: BannedTexts | None = None
+    constraint: Constraint | None = None
 
     @property
     def slots(self) -> int:
@@ -125,6 +132,7 @@ class Finish:
     prompt_tokens: int
     completion_tokens: int
     logprobs: tuple[TokenLogprob, ...] | None = None  # of each token; None: not asked for
+    error: str | None = None  # why it could not go on
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,5 +190,10 @@ def prepare(
             f"the model's {limit}: shorten the prompt, or lower --max-new-tokens"
         )
     sampling, size = request.sampling, shape.vocab_size
-    biases = find_biases(sampling, tokenizer, vocab_size=size, allow_special=request.allow_special)
-    return PreparedRequest(request, ids, biases, find_bans(sampling, tokenizer, vocab_size=size))
+    return PreparedRequest(
+        request,
+        ids,
+        find_biases(sampling, tokenizer, vocab_size=size, allow_special=request.allow_special),
+        find_bans(sampling, tokenizer, vocab_size=size),
+        find_constraint(request.constraint, tokenizer, vocab_size=size),
+    )

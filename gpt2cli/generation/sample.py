@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2cli.errors import PromptError
 from gpt2cli.generation.forbidden import ForbiddenIds
 from gpt2cli.generation.requests import Chunk, Finish, FinishReason, Overflow, PreparedRequest
 from gpt2cli.generation.stops import LateStops
-from gpt2cli.sampling import Row, TokenLogprob
+from gpt2cli.sampling import Row, TokenLogprob, find_logprobs
 from gpt2cli.tokenizer import Detokenizer, Tokenizer
 
 
@@ -31,6 +32,7 @@ class Sample:
         self._stops = LateStops(self._config.stop)
         self._drawn = 0
         self._finish: FinishReason | None = None
+        self._error: str | None = None
         self._logprobs: list[TokenLogprob] = []  # of what was drawn, if that is wanted
         self._window = list(prepared.prompt_ids)
         self._check_limits()
@@ -49,7 +51,7 @@ class Sample:
             biases=prepared.biases,
         )
         self._forbidden = ForbiddenIds(tokenizer, prepared)
-        self.row.forbidden = self._forbidden.find()
+        self._forbid()
         self.wanted_logprobs = request.logprobs  # alternatives of each token; None: no logprobs
 
     def fork(self) -> "Sample":
@@ -83,13 +85,12 @@ class Sample:
         if logprob is not None:
             self._logprobs.append(logprob)
         self._window.append(token_id)
-        self._forbidden.append(token_id)
-        self.row.forbidden = self._forbidden.find()
         text = self._feed_stops(self._detokenizer.add(token_id))
         if self._stops.matched is not None:
             self._finish = FinishReason.STOP
             return text
         self._check_limits()
+        self._forbid(token_id)
         return text + self._flush() if self.finished else text
 
     def feed(self, count: int) -> None:
@@ -102,6 +103,12 @@ class Sample:
         self._finish = FinishReason.INTERRUPTED
         return self._flush()
 
+    def fail(self, error: str) -> str:
+        """End here, since nothing may follow; return the text that was held back."""
+        text = self._flush()
+        self._finish, self._error = FinishReason.ERROR, error
+        return text
+
     def chunk(self, text: str) -> Chunk:
         """Return this text as a chunk, with the finish if there is one."""
         finish = None
@@ -111,9 +118,22 @@ class Sample:
                 stop_sequence=self._stops.matched,
                 prompt_tokens=self._prompt_tokens,
                 completion_tokens=self._drawn,
+                error=self._error,
                 logprobs=None if self.wanted_logprobs is None else tuple(self._logprobs),
             )
         return Chunk(self._index, self._number, text, finish)
+
+    def _forbid(self, token_id: int | None = None) -> None:
+        """Tell the row what it may not draw after this id; where nothing may follow, end."""
+        try:
+            if token_id is not None:
+                self._forbidden.append(token_id)
+            if self._forbidden.all_said:
+                self._finish = FinishReason.STOP
+            else:
+                self.row.forbidden = self._forbidden.find()
+        except PromptError as error:
+            self._finish, self._error = FinishReason.ERROR, str(error)
 
     def _check_limits(self) -> None:
         if self._drawn >= self._config.max_new_tokens:
@@ -143,3 +163,17 @@ class Sample:
         if self._stops.matched is not None:
             self._finish = FinishReason.STOP
         return text + self._stops.finish()
+
+
+def find_wanted_logprobs(
+    logits: NDArray[np.float32], samples: Sequence[Sample], ids: Sequence[int]
+) -> Sequence[TokenLogprob | None]:
+    """Return the log-probability of each sample's id, None if not wanted; `logits`: [n, V]."""
+    found: list[TokenLogprob | None] = [None] * len(samples)
+    tops = {i: s.wanted_logprobs for i, s in enumerate(samples) if s.wanted_logprobs is not None}
+    if tops:
+        places = list(tops)
+        wanted = find_logprobs(logits[places], [ids[i] for i in places], list(tops.values()))
+        for place, logprob in zip(places, wanted, strict=True):
+            found[place] = logprob
+    return found

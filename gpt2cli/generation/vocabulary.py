@@ -4,7 +4,14 @@ import functools
 from typing import Final
 
 from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.sampling import BannedTexts, Pieces, SamplingConfig
+from gpt2cli.sampling import (
+    BannedTexts,
+    Constraint,
+    ConstraintCompiler,
+    ConstraintConfig,
+    Pieces,
+    SamplingConfig,
+)
 from gpt2cli.tokenizer import Tokenizer
 
 _MOST_SHOWN: Final = 40  # characters of a text, and tokens of one
@@ -31,6 +38,18 @@ def find_bans(
 ) -> BannedTexts | None:
     """Return the banned texts by ids; None if there are none."""
     return _read_bans(tokenizer, config.ban, vocab_size) if config.ban else None
+
+
+def find_constraint(
+    config: ConstraintConfig, tokenizer: Tokenizer, *, vocab_size: int
+) -> Constraint | None:
+    """Return the compiled constraint; None if there is none.
+
+    Raises:
+        UsageError: if it is wrong or not supported.
+        PackageError: if the package that compiles it is not installed.
+    """
+    return None if config.option is None else _compile(config, tokenizer, vocab_size)
 
 
 def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: bool) -> int:
@@ -61,6 +80,17 @@ def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: b
 @functools.lru_cache(maxsize=16)
 def _read_bans(tokenizer: Tokenizer, texts: tuple[str, ...], vocab_size: int) -> BannedTexts:
     return BannedTexts((text.encode() for text in texts), _read_pieces(tokenizer, vocab_size))
+
+
+@functools.lru_cache(maxsize=16)
+def _compile(config: ConstraintConfig, tokenizer: Tokenizer, vocab_size: int) -> Constraint:
+    return _make_compiler(tokenizer, vocab_size).compile(config)
+
+
+@functools.lru_cache(maxsize=1)
+def _make_compiler(tokenizer: Tokenizer, vocab_size: int) -> ConstraintCompiler:
+    pieces = [tokenizer.token_bytes(token_id) for token_id in range(vocab_size)]
+    return ConstraintCompiler(pieces, tokenizer.encode)
 
 
 @functools.lru_cache(maxsize=1)

@@ -3,7 +3,9 @@
 from gpt2cli.sampling.bans import BannedTexts, Pieces
 from gpt2cli.sampling.beams import BeamConfig, Continuation, find_continuations
 from gpt2cli.sampling.config import SamplingConfig
+from gpt2cli.sampling.constraints import Constraint, ConstraintCompiler, ConstraintConfig
 from gpt2cli.sampling.logprobs import Alternative, TokenLogprob, find_logprobs
+from gpt2cli.sampling.processors import Places
 from gpt2cli.sampling.row import Row
 from gpt2cli.sampling.sampler import Sampler, explain
 from gpt2cli.sampling.stream import LARGEST_SEED, RandomStream
@@ -13,8 +15,12 @@ __all__ = [
     "Alternative",
     "BannedTexts",
     "BeamConfig",
+    "Constraint",
+    "ConstraintCompiler",
+    "ConstraintConfig",
     "Continuation",
     "Pieces",
+    "Places",
     "RandomStream",
     "Row",
     "Sampler",

@@ -111,8 +111,8 @@ class Constraint:
         self._matcher = matcher
         self._vocab_size = vocab_size
 
-    def begin(self) -> "Constraint":
-        """Return the constraint for a completion that begins."""
+    def fork(self) -> "Constraint":
+        """Return a constraint that goes on from here by itself."""
         return Constraint(self._matcher.deep_copy(), self._vocab_size)
 
     @property

@@ -1,29 +1,31 @@
-"""Beam search: what transformers finds, by searches in slots beside whatever else runs."""
-
-from collections.abc import Iterator, Sequence
+"""Beam search finds what transformers finds, in stored vectors."""
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from gpt2cli.engine import Device, Engine
-from gpt2cli.generation import GenerationConfig, PreparedRequest, Request, generate
+from gpt2cli.generation import (
+    FinishReason,
+    GenerationConfig,
+    PreparedRequest,
+    Request,
+    generate,
+)
 from gpt2cli.generation.beams import BeamSearch
 from gpt2cli.model_folder import ModelFolder, read_model_folder
 from gpt2cli.sampling import BeamConfig, Sampler, SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
+from tests.checkpoints import BYTE_COUNT, TokenizerKind
 from tests.model_folders import ModelFolders
 from tests.vectors.beam_cases import CASES, BeamCase, config_of, load_stored
 
 SEARCHES = [case for case in CASES if case.beams > 1]
-GREEDY = [case for case in CASES if case.beams == 1]
 
 
 def open_case(model_folders: ModelFolders, case: BeamCase) -> ModelFolder:
     """Return the model folder of a case; every id of it has a text."""
-    tokenizer = "filled" if case.shape.vocab_size > 257 else "bytes"
-    path = model_folders(case.shape, config=config_of(case), tokenizer=tokenizer)
-    return read_model_folder(path)
+    kind: TokenizerKind = "filled" if case.shape.vocab_size > BYTE_COUNT else "bytes"
+    return read_model_folder(model_folders(case.shape, config=config_of(case), tokenizer=kind))
 
 
 def prepare_case(case: BeamCase, *, index: int = 0) -> PreparedRequest:
@@ -97,3 +99,20 @@ def test_a_search_in_slots_finds_what_transformers_finds(
     folder = open_case(model_folders, case)
     engine = Engine(folder, Device("cpu"), max_slots=case.beams, threads=1)
     assert run(engine, folder, prepare_case(case)) == {0: without_eos(case)}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name.endswith("beams1-penalty0")])
+def test_the_logprobs_of_a_greedy_completion_are_those_of_transformers(
+    model_folders: ModelFolders, case: BeamCase
+) -> None:
+    """Their sum; that of EOS is not among them, so it is left out where one has ended the text."""
+    folder, stored = open_case(model_folders, case), load_stored(case)
+    engine = Engine(folder, Device("cpu"), max_slots=1, threads=1)
+    chunks = generate(engine, Tokenizer(folder), Sampler(), [prepare_case(case)])
+    [finish] = [chunk.finish for chunk in chunks if chunk.finish is not None]
+    assert finish.logprobs is not None
+    total = sum(one.logprob for one in finish.logprobs)
+    if finish.reason is FinishReason.LENGTH:
+        assert total == pytest.approx(stored.scores[0], abs=1e-4)
+    else:
+        assert total > stored.scores[0]

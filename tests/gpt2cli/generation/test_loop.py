@@ -403,7 +403,7 @@ def test_closing_frees_all_slots_and_computes_no_more(ascii_tokenizer: Tokenizer
         seen = [chunk for _, chunk in zip(range(count), chunks, strict=False)]
         calls = len(engine.calls)
         assert len(seen) == min(count, 15)
-        chunks.close()  # type: ignore[attr-defined]  # a generator
+        chunks.close()
         assert engine.slots == []
         assert {call[0] for call in engine.calls[calls:]} <= {"free"}
 
@@ -412,7 +412,7 @@ def test_an_unstarted_loop_can_be_closed(ascii_tokenizer: Tokenizer) -> None:
     """Nothing is called."""
     engine = spelling("hi")
     request = prepare(make_request(), ascii_tokenizer, engine.shape)
-    generate(engine, ascii_tokenizer, Sampler(), [request]).close()  # type: ignore[attr-defined]
+    generate(engine, ascii_tokenizer, Sampler(), [request]).close()
     assert engine.calls == []
 
 

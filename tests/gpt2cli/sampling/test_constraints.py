@@ -99,7 +99,7 @@ def draw_texts(constraint: Constraint, pieces: list[bytes], *, count: int) -> It
     """Yield texts that ended as the constraint allows, each id drawn evenly among the allowed."""
     rng = np.random.default_rng(7)
     for _ in range(count):
-        state, ids = constraint.begin(), list[int]()
+        state, ids = constraint.fork(), list[int]()
         while not state.complete and not (state.satisfied and rng.random() < _ENDS):
             allowed = np.flatnonzero(~state.find_forbidden())
             if not len(allowed):
@@ -153,7 +153,7 @@ def test_a_finished_text_is_one_of_the_choices(
 
 def test_it_may_end_just_where_it_is_whole(compiler: ConstraintCompiler) -> None:
     """Not before; then perhaps it may go on, and at last nothing may follow."""
-    state = compiler.compile(ConstraintConfig(regex="[ab]{1,2}")).begin()
+    state = compiler.compile(ConstraintConfig(regex="[ab]{1,2}")).fork()
     assert (state.satisfied, state.complete) == (False, False)
     state.append(64)  # a
     assert (state.satisfied, state.complete) == (True, False)
@@ -162,16 +162,16 @@ def test_it_may_end_just_where_it_is_whole(compiler: ConstraintCompiler) -> None
 
 
 def test_no_completion_moves_another(compiler: ConstraintCompiler) -> None:
-    """Each begins anew from what was compiled."""
+    """Each goes its own way from what was compiled."""
     constraint = compiler.compile(ConstraintConfig(regex="[ab]c"))
-    first, second = constraint.begin(), constraint.begin()
+    first, second = constraint.fork(), constraint.fork()
     first.append(64)
     assert set(np.flatnonzero(~second.find_forbidden())) > {64, 65}
 
 
 def test_end_of_text_is_never_among_what_may_follow(compiler: ConstraintCompiler) -> None:
     """Its id adds no text: whoever asks knows by `satisfied` whether it may come."""
-    state = compiler.compile(ConstraintConfig(regex=".*")).begin()
+    state = compiler.compile(ConstraintConfig(regex=".*")).fork()
     assert state.satisfied
     assert state.find_forbidden()[50256]
 
