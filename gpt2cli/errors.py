@@ -5,7 +5,7 @@ Gpt2Error                a known failure: one line, exit code 1
 ├── PromptError          this prompt cannot be run; others can
 ├── ModelError           there is no such model, or it cannot be had, converted or read
 │   └── HubError         the hub did not give it
-├── ConversationError    a file holds no conversation that could be gone on with
+├── ConversationError    a conversation's file cannot be written, or gone on with
 ├── PackageError         an optional package is not installed
 ├── DeviceError          the device asked for cannot run the model
 └── OutputError          the result cannot be written
@@ -37,7 +37,7 @@ class HubError(ModelError):
 
 
 class ConversationError(Gpt2Error):
-    """A file holds no conversation that could be gone on with."""
+    """A conversation's file cannot be written, or holds none that could be gone on with."""
 
 
 class PackageError(Gpt2Error):

@@ -5,6 +5,9 @@ from typing import Any
 
 from gpt2cli.generation import Finish, Request
 from gpt2cli.loading import LoadedModel
+from gpt2cli.pieces import describe_piece
+from gpt2cli.sampling import Alternative, TokenLogprob
+from gpt2cli.tokenizer import Tokenizer
 
 
 def make_record(
@@ -29,11 +32,18 @@ def make_record(
         "sample": sample,
         "seed": request.seed,
         **_describe_model(model),
+        **_describe_logprobs(finish, model.tokenizer),
     }
 
 
 def make_error_record(
-    index: int, *, prompt: str | None, error: str, model: LoadedModel, identity: object = None
+    index: int,
+    *,
+    prompt: str | None,
+    error: str,
+    model: LoadedModel,
+    identity: object = None,
+    sample: int = 0,
 ) -> dict[str, Any]:
     """Return the record of an input record that could not be run: `error` says why."""
     return {
@@ -45,7 +55,7 @@ def make_error_record(
         "stop_sequence": None,
         "prompt_tokens": 0,
         "completion_tokens": 0,
-        "sample": 0,
+        "sample": sample,
         "seed": None,
         **_describe_model(model),
         "error": error,
@@ -60,6 +70,25 @@ def format_record(record: dict[str, Any]) -> str:
 def _identify(identity: object) -> dict[str, Any]:
     """Return the user's own "id" where there is one."""
     return {} if identity is None else {"id": identity}
+
+
+def _describe_logprobs(finish: Finish, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the log-probability of each token of the completion, if they are wanted."""
+    if finish.logprobs is None:
+        return {}
+    tokens = []
+    for token in finish.logprobs:
+        described = _describe_token(token, tokenizer)
+        if token.alternatives:
+            others = [_describe_token(other, tokenizer) for other in token.alternatives]
+            described["alternatives"] = others
+        tokens.append(described)
+    return {"logprobs": tokens}
+
+
+def _describe_token(token: TokenLogprob | Alternative, tokenizer: Tokenizer) -> dict[str, Any]:
+    piece = tokenizer.spell(token.token_id)
+    return {"id": token.token_id, **describe_piece(piece), "logprob": token.logprob}
 
 
 def _describe_model(model: LoadedModel) -> dict[str, Any]:

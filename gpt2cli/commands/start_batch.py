@@ -117,15 +117,8 @@ def get_batch_ready(
     defaults = ItemDefaults(
         given, own, run_seed, output.samples, source.allow_special, output.logprobs
     )
-    parser = ItemParser(
-        defaults,
-        loaded.tokenizer,
-        loaded.engine.shape,
-        jsonl=jsonl,
-        max_slots=loaded.engine.max_slots,
-    )
-    reader = InputReader(opened.descriptor, terminator=b"\0" if source.null else b"\n")
-    items = ItemSource(reader, parser)
+    terminator = b"\0" if source.null else b"\n"
+    items = _open_items(opened.descriptor, terminator, defaults, loaded, jsonl=jsonl)
     journal = None
     if kept is not None:
         groups = (sampling, search, limits, source, output)
@@ -135,6 +128,16 @@ def get_batch_ready(
         begun = resumed is not None
         journal = resume_output(kept, header, items) if begun else start_output(kept, header)
     return ReadyBatch(loaded, items, journal, run_seed, from_model, opened.size)
+
+
+def _open_items(
+    descriptor: int, terminator: bytes, defaults: ItemDefaults, model: LoadedModel, *, jsonl: bool
+) -> ItemSource:
+    engine = model.engine
+    parser = ItemParser(
+        defaults, model.tokenizer, engine.shape, jsonl=jsonl, max_slots=engine.max_slots
+    )
+    return ItemSource(InputReader(descriptor, terminator=terminator), parser)
 
 
 def _find_kept_file(opened: OpenedInput, output: BatchOutputOptions) -> Path | None:

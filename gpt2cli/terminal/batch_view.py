@@ -44,7 +44,7 @@ class BatchView:
             self._output.write(text.encode())
         else:
             self._output.write(text)
-        error = result.item.error
+        error = result.error
         if error is not None and self._as_text:
             self._notes.note(f"record {result.item.index}: {' '.join(error.split())}")
         self._progress.add(

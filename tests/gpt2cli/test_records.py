@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpt2cli.generation import Finish, FinishReason, GenerationConfig, Request
 from gpt2cli.loading import LoadedModel
 from gpt2cli.records import format_record, make_record
-from gpt2cli.sampling import LARGEST_SEED, SamplingConfig
+from gpt2cli.sampling import LARGEST_SEED, Alternative, SamplingConfig, TokenLogprob
 from tests.gpt2cli.loaded import load
 
 
@@ -53,6 +53,44 @@ def test_a_record_has_the_keys_of_the_contract_in_its_order(model: LoadedModel) 
         ("revision", "0123"),
         ("precision", "fp32"),
         ("device", "cpu"),
+    ]
+
+
+def test_logprobs_come_last_with_a_tokens_bytes_where_they_are_no_text(model: LoadedModel) -> None:
+    """Alternatives where there are some; a special token by its name, though it adds no text."""
+    tokenizer = model.tokenizer
+    [eos_id] = tokenizer.eos_token_ids
+    [b_id] = tokenizer.encode("b")
+    broken = next(i for i in range(300) if tokenizer.spell(i) == b"\xc3")
+    request = Request(
+        prompt="a", sampling=SamplingConfig(), generation=GenerationConfig(), seed=0, logprobs=2
+    )
+    finish = Finish(
+        reason=FinishReason.LENGTH,
+        stop_sequence=None,
+        prompt_tokens=1,
+        completion_tokens=2,
+        logprobs=(
+            TokenLogprob(broken, -0.5, (Alternative(b_id, -0.25), Alternative(eos_id, -2.0))),
+            TokenLogprob(eos_id, -1.0),
+        ),
+    )
+
+    record = make_record(request, sample=0, completion="", finish=finish, model=model)
+
+    assert list(record)[-1] == "logprobs"
+    assert record["logprobs"] == [
+        {
+            "id": broken,
+            "text": "\ufffd",
+            "bytes": [0xC3],
+            "logprob": -0.5,
+            "alternatives": [
+                {"id": b_id, "text": "b", "logprob": -0.25},
+                {"id": eos_id, "text": "<|endoftext|>", "logprob": -2.0},
+            ],
+        },
+        {"id": eos_id, "text": "<|endoftext|>", "logprob": -1.0},
     ]
 
 

@@ -19,10 +19,12 @@ def make_parser(
     own: Mapping[str, Any] | None = None,
     samples: int = 1,
     allow_special: bool = False,
+    logprobs: int | None = None,
+    max_slots: int = 4,
 ) -> ItemParser:
     """Return a parser; `given` is the command line's, `own` the model's generation_config."""
-    defaults = ItemDefaults(given or {}, own or {}, RUN_SEED, samples, allow_special)
-    return ItemParser(defaults, tokenizer, SHAPE, jsonl=jsonl)
+    defaults = ItemDefaults(given or {}, own or {}, RUN_SEED, samples, allow_special, logprobs)
+    return ItemParser(defaults, tokenizer, SHAPE, jsonl=jsonl, max_slots=max_slots)
 
 
 def make_source(descriptor: int, tokenizer: Tokenizer, **options: Any) -> ItemSource:

@@ -126,6 +126,9 @@ _WRONG: dict[str, tuple[Any, ...]] = {
     "frequency_penalty": (False, {}),
     "no_repeat_ngram": (True, 2.0, "2"),
     "min_new_tokens": (True, 1.5, "3"),
+    "beams": (True, 2.0, "2"),
+    "length_penalty": (True, "1", []),
+    "logprobs": (True, 2.0, "2", []),
     "overflow": ("Slide", "", 1, True, ["stop"], {}),
 }
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpt2cli.batch import BatchItem
 from gpt2cli.errors import PromptError
 from gpt2cli.generation import GenerationConfig, Overflow, Request
-from gpt2cli.sampling import LARGEST_SEED, SamplingConfig
+from gpt2cli.sampling import LARGEST_SEED, BeamConfig, SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.batch.feeding import fed, feeding
 from tests.gpt2cli.batch.parsing import RUN_SEED, make_parser, make_source, take_all
@@ -44,6 +44,40 @@ def error_of(item: BatchItem) -> str:
 def tokenizer(ascii_tokenizer: Tokenizer) -> Tokenizer:
     """Return the tokenizer of printable ASCII."""
     return ascii_tokenizer
+
+
+# Searches and log-probabilities
+
+
+def test_a_record_has_its_own_search(tokenizer: Tokenizer) -> None:
+    """Else that of the command line, whose options count one by one."""
+    given = {"beams": 2, "length_penalty": 0.5}
+    item = parse(tokenizer, ONE + '"beams": 3, "logprobs": 4}', given=given, logprobs=1)
+    assert request_of(item).search == BeamConfig(beams=3, length_penalty=0.5)
+    assert request_of(item).logprobs == 4
+    plain = request_of(parse(tokenizer, ONE + '"seed": 1}', given=given, logprobs=1))
+    assert (plain.search.beams, plain.logprobs) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ('"beams": 0', "beams: expected a number 1 to 256, found 0"),
+        ('"beams": 5', "beams: expected at most 4, the batch size, found 5"),
+        ('"beams": 2, "samples": 3', "samples: expected at most --beams, 2, found 3"),
+        (
+            '"beams": 2, "overflow": "slide"',
+            "overflow: expected stop or error with --beams, found slide",
+        ),
+        ('"length_penalty": 11', "length_penalty: expected a number between -10 and 10, found 11"),
+        ('"logprobs": 21', "logprobs: expected a number 0 to 20, found 21"),
+    ],
+)
+def test_a_search_that_cannot_be_is_the_records_own_error(
+    tokenizer: Tokenizer, fields: str, error: str
+) -> None:
+    """Also where there are fewer slots than beams."""
+    assert error_of(parse(tokenizer, ONE + fields + "}", max_slots=4)) == error
 
 
 # Text

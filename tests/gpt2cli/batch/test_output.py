@@ -1,5 +1,6 @@
 """Claims about a result as the line that is written."""
 
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -64,6 +65,18 @@ def test_an_errors_record_has_the_same_keys_and_the_error(small_model: LoadedMod
     assert record["finish_reason"] == "error"
     assert (record["completion"], record["seed"]) == ("", None)
     assert (record["prompt"], record["id"], record["error"]) == ("x", "mine", "top_k: wrong")
+
+
+def test_a_sample_that_could_not_go_on_is_an_error_too(small_model: LoadedModel) -> None:
+    """With its number; what it had by then is no result."""
+    result = finished("a")
+    assert result.finish is not None
+    finish = dataclasses.replace(result.finish, reason=FinishReason.ERROR, error="nothing left")
+    failed = dataclasses.replace(result, finish=finish)
+    record = read(failed, small_model)
+    told = [record[key] for key in ("completion", "finish_reason", "sample", "error")]
+    assert told == ["", "error", 1, "nothing left"]
+    assert format_as_text(failed) == "\n"
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,61 @@ def test_the_first_of_many_samples_does_not_wait_for_the_last(tokenizer: Tokeniz
     assert decoded == [1, 2, 3, 4]
 
 
+# Searches
+
+
+def test_a_search_gives_all_results_of_its_record(tokenizer: Tokenizer) -> None:
+    """In the order of the input, beside samples, with fewer slots than two searches need."""
+    records: list[Record] = [
+        {"prompt": "a", "max_new_tokens": 5},
+        {"prompt": "b", "beams": 3, "samples": 2},
+        {"prompt": "c", "samples": 2},
+        {"prompt": "d", "beams": 2, "max_new_tokens": 0, "samples": 2},
+        {"prompt": "e", "beams": 4, "samples": 4},
+    ]
+    harness = Harness(tokenizer, records, scattering(4))
+    harness.run()
+    numbers = [1, 2, 2, 2, 4]  # of results
+    assert harness.places == [(i, n) for i, count in enumerate(numbers) for n in range(count)]
+    assert all(result.finish is not None for result in harness.results)
+
+
+def test_an_interrupted_search_is_dropped(tokenizer: Tokenizer) -> None:
+    """As a sample is: a result is whole or is not."""
+    records: list[Record] = [
+        {"prompt": "a", "max_new_tokens": 2},
+        {"prompt": "b", "beams": 3, "samples": 3, "max_new_tokens": 9},
+    ]
+    harness = Harness(tokenizer, records, scattering(4), interrupted=lambda: bool(harness.results))
+    harness.run()
+    assert harness.places == [(0, 0)]
+
+
+# Errors on the way
+
+
+def test_options_that_leave_nothing_to_choose_are_the_records_own_error(
+    tokenizer: Tokenizer,
+) -> None:
+    """The records beside it go on, with the results that they have without it."""
+    banned = {"ban": [chr(code) for code in range(32, 127)] + ["\n"], "ignore_eos": False}
+    records: list[Record] = [
+        {"prompt": "a", "max_new_tokens": 6},
+        {"prompt": "b", "samples": 2, "min_new_tokens": 1, **banned},
+        {"prompt": "c", "beams": 2, "min_new_tokens": 1, **banned},
+        {"prompt": "d", "max_new_tokens": 6},
+    ]
+    harness = Harness(tokenizer, records, scattering(4))
+    harness.run()
+    assert harness.places == [(0, 0), (1, 0), (1, 1), (2, 0), (3, 0)]
+    errors = [result.error for result in harness.results]
+    assert [error is None for error in errors] == [True, False, False, False, True]
+    assert all(error is None or "every token is forbidden" in error for error in errors)
+    alone = Harness(tokenizer, records[:1], scattering(4))
+    alone.run()
+    assert alone.results[0].completion == harness.results[0].completion
+
+
 # Prefills
 
 

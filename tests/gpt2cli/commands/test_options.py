@@ -16,7 +16,7 @@ from gpt2cli.commands.option_kinds import flatten
 from gpt2cli.commands.options import BatchOutputOptions, ModelOptions, OverflowChoice
 from gpt2cli.errors import UsageError
 from gpt2cli.generation import GenerationConfig, Overflow
-from gpt2cli.sampling import SamplingConfig
+from gpt2cli.sampling import BeamConfig, SamplingConfig
 from tests.gpt2cli.commands.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
@@ -36,11 +36,15 @@ _NUMBERS: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
     "--frequency-penalty": ("between -2 and 2", (*_NOT_FINITE, "-2.1", "2.1"), ("-2", "2")),
     "--no-repeat-ngram": ("0 or more", (*_NOT_WHOLE, "-1"), ("0", "1", f"{10**30}")),
     "--min-new-tokens": ("0 or more", (*_NOT_WHOLE, "-1"), ("0", "2")),
+    "--beams": ("1 to 256", (*_NOT_WHOLE, "0", "-1", "257"), ("1", "256")),
+    "--length-penalty": ("between -10 and 10", (*_NOT_FINITE, "-10.1", "11"), ("-10", "10")),
+    "--logprobs": ("0 to 20", (*_NOT_WHOLE, "-1", "21"), ("0", "20")),
     "--max-new-tokens": ("0 or more", (*_NOT_WHOLE, "-1"), ("0", f"{10**30}")),
     "--samples": ("1 or more", (*_NOT_WHOLE, "0", "-1"), ("1",)),
     "--seed": ("0 to 2^53-1", (*_NOT_WHOLE, "-1", f"{2**53}"), ("0", f"{2**53 - 1}")),
     "--threads": ("1 to 1024", (*_NOT_WHOLE, "0", "-1", "1025", f"{10**30}"), ("1",)),
 }
+_NEEDED: Final = {"--logprobs": ("--json",)}  # what an option cannot be without
 
 
 def find_parameters() -> Iterator[tuple[str, Any]]:
@@ -66,7 +70,8 @@ def test_a_number_out_of_range_is_a_usage_error_that_names_option_range_and_valu
     option: str, value: str
 ) -> None:
     """One line, before any model is looked for: the one named here does not exist."""
-    result = invoke("generate", "x", "--model", "/missing", f"{option}={value}")
+    needed = _NEEDED.get(option, ())
+    result = invoke("generate", "x", "--model", "/missing", *needed, f"{option}={value}")
 
     line = error_line(result)
     assert result.exit_code == 2
@@ -83,11 +88,12 @@ def test_a_number_out_of_range_is_a_usage_error_that_names_option_range_and_valu
 def test_both_ends_of_a_range_run(model_folders: ModelFolders, option: str, value: str) -> None:
     """Two tokens where the option does not say itself how many."""
     limit = [] if option == "--max-new-tokens" else ["-n", "2"]
+    beside = [*limit, *_NEEDED.get(option, ())]
 
-    result = invoke("generate", "x", "-m", model_folders(), "-q", *limit, f"{option}={value}")
+    result = invoke("generate", "x", "-m", model_folders(), "-q", *beside, f"{option}={value}")
 
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.startswith("x")
+    assert result.stdout.startswith(("x", '{"index": 0, "prompt": "x"'))
 
 
 def test_as_many_threads_as_can_be_asked_for_are_taken() -> None:
@@ -131,7 +137,7 @@ def test_the_help_says_the_range_in_the_words_of_the_error(option: str) -> None:
     assert f" {_NUMBERS[option][0].capitalize()}" in parameter.help
 
 
-@pytest.mark.parametrize("config_type", [SamplingConfig, GenerationConfig])
+@pytest.mark.parametrize("config_type", [SamplingConfig, GenerationConfig, BeamConfig])
 def test_the_defaults_that_the_help_tells_are_those_that_run(config_type: Any) -> None:
     """The help repeats them, since the configurations are too heavy to import for it."""
     told = {name: re.search(r"Default:? (.+)\.$", p.help) for name, p in _GENERATE.items()}
@@ -145,7 +151,7 @@ def test_the_defaults_that_the_help_tells_are_those_that_run(config_type: Any) -
             assert match[1] == "none"
         else:
             assert match is not None
-            assert match[1].partition(",")[0] == str(value)
+            assert re.split(r",| \(", match[1])[0] == str(value)
 
 
 @pytest.mark.parametrize(

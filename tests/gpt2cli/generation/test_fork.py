@@ -45,8 +45,8 @@ def describe(sample: Sample) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("before", [b"", b"abx", "ab\xe9".encode()[:-1]], ids=repr)
-@pytest.mark.parametrize("first", [b"", b"bxb", "\xe9!".encode()[1:], b"yz"], ids=repr)
-@pytest.mark.parametrize("second", [b"", b"a", b"bx", b"xyza"], ids=repr)
+@pytest.mark.parametrize("first", [b"", b"bxb", "\xe9!".encode()[1:], b"yz", b"bz"], ids=repr)
+@pytest.mark.parametrize("second", [b"", b"a", b"b", b"bx", b"xyza"], ids=repr)
 def test_each_part_of_a_fork_goes_on_by_itself(
     byte_tokenizer: Tokenizer, before: bytes, first: bytes, second: bytes
 ) -> None:

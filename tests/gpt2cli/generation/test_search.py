@@ -3,9 +3,9 @@
 A scripted engine records the calls and holds the loop to its rules about slots.
 """
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,9 +27,12 @@ from gpt2cli.generation import (
     generate_from,
     prepare,
 )
+from gpt2cli.generation.beams import BeamSearch
 from gpt2cli.model_folder import ModelFolder
 from gpt2cli.sampling import BeamConfig, Sampler, SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
+from tests.checkpoints import write_tokenizer
+from tests.gpt2cli.folders import bare_folder
 from tests.gpt2cli.scripted import LogitsOf, ScriptedEngine, scatter
 
 VOCAB_SIZE = 97  # printable ASCII: id = code - 32
@@ -38,7 +41,7 @@ LOGITS_OF = scatter(VOCAB_SIZE, often=[65, 66, EOS])  # mostly a, b or the end
 NO_END = scatter(VOCAB_SIZE, often=[65, 66])
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Result:
     """One completion."""
 
@@ -109,6 +112,15 @@ def run(engine: ScriptedEngine, tokenizer: Tokenizer, *requests: Request) -> Res
     results = collect(generate(engine, tokenizer, Sampler(), prepared))
     assert engine.slots == []
     return results
+
+
+@pytest.fixture(scope="module")
+def ascii_folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    """Return a folder with the tokenizer of printable ASCII alone."""
+    path = tmp_path_factory.mktemp("ascii")
+    return bare_folder(
+        path, vocab_size=VOCAB_SIZE, eos_token_id=write_tokenizer(path, 97, kind="ascii")
+    )
 
 
 # What a search finds
@@ -287,6 +299,43 @@ def test_an_equal_prompt_shares_the_prefill_of_a_sample(ascii_tokenizer: Tokeniz
     ]
     run(engine, ascii_tokenizer, *requests)
     assert engine.count("extend") == 1
+
+
+def rank(**logits: float) -> NDArray[np.float32]:
+    """Return logits of characters (`end` is EOS); the others have next to no probability."""
+    ranked = np.full(VOCAB_SIZE, -50, np.float32)
+    for name, logit in logits.items():
+        ranked[EOS if name == "end" else ord(name) - 32] = logit
+    return ranked
+
+
+def test_the_slots_of_beams_that_end_stay_the_searchs(ascii_tokenizer: Tokenizer) -> None:
+    """Of two beams only `cc` goes on after two tokens; the next token makes them two again."""
+
+    def logits_of(ids: Sequence[int]) -> NDArray[np.float32]:
+        steps = [rank(c=0, d=-1), rank(a=0, c=-0.1, b=-0.2), rank(e=0, f=-0.1), rank(g=0)]
+        return steps[len(ids) - 1] if ids[0] == 83 else rank(z=0)
+
+    engine = make_engine(3, logits_of=logits_of)
+    requests = [
+        make_request("x", beams=1, index=0, max_new_tokens=9),
+        make_request("s", beams=2, index=1, max_new_tokens=4, stop=("a", "b")),
+        make_request("y", beams=1, index=2, max_new_tokens=9),
+    ]
+    results = run(engine, ascii_tokenizer, *requests)
+    widths = [len(call[1]) for call in engine.calls if call[0] == "decode"]
+    assert widths[:4] == [3, 2, 3, 2]
+    assert [results[1, number].text for number in range(2)] == ["cceg", "ccfg"]
+
+
+def test_there_are_candidates_for_every_way_to_end(ascii_folder: ModelFolder) -> None:
+    """With two EOS ids two beams go on, though three of the best four candidates end."""
+    folder = dataclasses.replace(ascii_folder, eos_token_ids=frozenset({EOS, ord("z") - 32}))
+    tokenizer = Tokenizer(folder)
+    request = make_request(beams=2, min_new_tokens=1)
+    search = BeamSearch(tokenizer, prepare(request, tokenizer, make_engine(1).shape), 16)
+    assert search.step(Sampler(), rank(a=0, b=-0.15)[None]) == [0, 0]
+    assert search.step(Sampler(), np.stack([rank(end=0, a=-0.1, z=-0.2)] * 2)) == [0, 1]
 
 
 # Ends
