@@ -1,7 +1,7 @@
 """Runs a conversation: each message becomes a prompt, each completion a reply."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from gpt2cli.generation import (
     GenerationConfig,
     KeptSlot,
     LogitsEngine,
+    Overflow,
     PreparedRequest,
     Request,
     check_seed,
@@ -23,10 +24,12 @@ from gpt2cli.generation import (
     prepare,
     seed_of,
 )
+from gpt2cli.generation.vocabulary import find_bans, find_biases
 from gpt2cli.sampling import Sampler, SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
 
 _RANDOM_SEEDS: Final = 2**32
+_ROOM_SHARE: Final = 4  # at most one part in four of the context is held free for the reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +54,8 @@ class Exchange:
     """A message whose prompt fits, on its way to its reply."""
 
     prepared: PreparedRequest
-    before: Conversation  # without this message, and without the turns that had to go
-    dropped: int  # turns that the model saw before and no longer sees
+    before: Conversation  # without this message
+    first: int  # the number of the oldest turn that its prompt has
     counts: Counts = field(default_factory=Counts)
     finish: Finish | None = None
     reply: str = ""
@@ -61,6 +64,11 @@ class Exchange:
     def request(self) -> Request:
         """The request; its prompt is the message alone."""
         return self.prepared.request
+
+    @property
+    def dropped(self) -> int:
+        """How many turns the model saw until now and no longer sees."""
+        return self.first - self.before.first
 
 
 class Chat:
@@ -80,7 +88,7 @@ class Chat:
         """Begin; `template` is a name in TEMPLATES, `allow_special` is for messages.
 
         Raises:
-            UsageError: if the model cannot be used with the template.
+            UsageError: if the model cannot be used with the template or with the settings.
         """
         self._engine = engine
         self._tokenizer = tokenizer
@@ -88,9 +96,25 @@ class Chat:
         self._allow_special = allow_special
         self._kept = KeptSlot()
         self.template = template
-        self.settings = settings
         self.conversation = conversation
         self._make_template(conversation)
+        self.change_settings(settings)
+
+    @property
+    def settings(self) -> ChatSettings:
+        """What holds from the next reply on."""
+        return self._settings
+
+    def change_settings(self, settings: ChatSettings) -> None:
+        """Let other settings hold.
+
+        Raises:
+            UsageError: if one means nothing in the model's vocabulary; then the old ones hold.
+        """
+        sampling, size = settings.sampling, self._engine.shape.vocab_size
+        find_biases(sampling, self._tokenizer, vocab_size=size, allow_special=self._allow_special)
+        find_bans(sampling, self._tokenizer, vocab_size=size)
+        self._settings = settings
 
     @property
     def n_positions(self) -> int:
@@ -99,7 +123,9 @@ class Chat:
 
     def context(self) -> tuple[str, int]:
         """Return the text that the model sees before the next message, and its number of tokens."""
-        ids = build_history(self.conversation, self._make_template(self.conversation))
+        conversation = self.conversation
+        seen = conversation.turns[conversation.first :]
+        ids = build_history(seen, self._make_template(conversation))
         return self._tokenizer.show(ids), len(ids)
 
     def ask(self, message: str) -> Exchange:
@@ -132,15 +158,17 @@ class Chat:
         """
         if not self.conversation.turns:
             raise UsageError("nothing has been said yet")
-        turn = self.conversation.turns[-1]
+        *_, turn = self.conversation.turns
         self.conversation = self.conversation.take_back()
         return turn
 
-    def answer(self, exchange: Exchange, interrupted: Callable[[], bool]) -> Iterator[str]:
+    def answer(
+        self, exchange: Exchange, interrupted: Callable[[], bool]
+    ) -> Generator[str, None, None]:
         """Yield the reply as it is made, without the white space around it; then it is a turn.
 
-        Once `interrupted` says so the reply ends with what it has. If nothing at all was made of it
-        by then, the conversation stays as it was.
+        Once `interrupted` says so the reply ends with what it has, as it does when the generator is
+        closed. If nothing at all was made of it by then, the conversation stays as it was.
         """
         chunks = generate(
             self._engine,
@@ -151,19 +179,29 @@ class Chat:
             interrupted=interrupted,
             kept=self._kept,
         )
+        ends = self._make_template(exchange.before).stop
         text, trimmer = "", _Trimmer()
-        for chunk in chunks:
-            text += chunk.text
-            exchange.finish = chunk.finish
-            if shown := trimmer.feed(chunk.text):
-                exchange.reply += shown
-                yield shown
-        if exchange.finish is not None:
-            self._add_turn(exchange, exchange.finish.reason, text.rstrip())
+        try:
+            for chunk in chunks:
+                piece, exchange.finish = chunk.text, chunk.finish
+                if chunk.finish is not None and chunk.finish.stop_sequence is None:
+                    piece = _cut_begun(piece, ends)
+                text += piece
+                if shown := trimmer.feed(piece):
+                    exchange.reply += shown
+                    yield shown
+        except (KeyboardInterrupt, GeneratorExit):
+            if exchange.finish is None and exchange.reply:  # what was shown is kept
+                chunks.close()
+                exchange.finish = self._cut_short(exchange)
+            raise
+        finally:
+            if exchange.finish is not None:
+                self._add_turn(exchange, text.rstrip())
 
     def _prepare(self, conversation: Conversation, message: str) -> Exchange:
         template = self._make_template(conversation)
-        settings = self.settings
+        settings = self._settings
         stop = (*settings.generation.stop, *template.stop)
         request = Request(
             prompt=message,
@@ -171,28 +209,44 @@ class Chat:
             generation=replace(settings.generation, stop=stop),
             seed=self._choose_seed(len(conversation.turns)),
             index=len(conversation.turns),
+            allow_special=self._allow_special,
         )
-        before, ids = fit(
-            conversation,
-            message,
-            template,
-            n_positions=self.n_positions,
-            max_new_tokens=settings.generation.max_new_tokens,
-        )
+        n_positions, room = self.n_positions, self._choose_room()
+        first, ids = fit(conversation, message, template, n_positions=n_positions, room=room)
         prepared = prepare(request, self._tokenizer, self._engine.shape, prompt_ids=ids)
-        return Exchange(prepared, before, dropped=before.first - conversation.first)
+        return Exchange(prepared, conversation, first)
 
-    def _add_turn(self, exchange: Exchange, reason: FinishReason, text: str) -> None:
+    def _choose_room(self) -> int:
+        """Return how many tokens are to be free for a reply: all of them, where less is refused."""
+        limits = self._settings.generation
+        if limits.overflow is Overflow.ERROR:
+            return limits.max_new_tokens
+        return min(limits.max_new_tokens, self.n_positions // _ROOM_SHARE)
+
+    def _cut_short(self, exchange: Exchange) -> Finish:
+        """Return the finish of a reply that was closed in its midst."""
+        prompt_ids = exchange.prepared.prompt_ids
+        return Finish(
+            reason=FinishReason.INTERRUPTED,
+            stop_sequence=None,
+            prompt_tokens=len(prompt_ids),
+            completion_tokens=len(self._kept.completion_of(prompt_ids) or ()),
+        )
+
+    def _add_turn(self, exchange: Exchange, text: str) -> None:
+        assert exchange.finish is not None
         drawn = self._kept.completion_of(exchange.prepared.prompt_ids)
         ids = None if drawn is None else ids_that_spell(text, drawn, self._tokenizer)
-        request = exchange.request
-        turn = Turn(request.prompt, exchange.reply, reason, request.seed, ids)
+        request, reason = exchange.request, exchange.finish.reason
+        turn = Turn(
+            request.prompt, exchange.reply, reason, request.seed, exchange.first, reply_ids=ids
+        )
         self.conversation = exchange.before.add(turn)
 
     def _choose_seed(self, number: int) -> int:
-        if self.settings.seed is None:
+        if self._settings.seed is None:
             return secrets.randbelow(_RANDOM_SEEDS)
-        return seed_of(self.settings.seed, number)
+        return seed_of(self._settings.seed, number)
 
     def _make_template(self, conversation: Conversation) -> Template:
         form = TEMPLATES[self.template]
@@ -215,3 +269,9 @@ class _Trimmer:
         self._held = text[len(shown) :]
         self._begun = self._begun or bool(shown)
         return shown
+
+
+def _cut_begun(text: str, ends: Sequence[str]) -> str:
+    """Return text that stops short without the beginning of an end that it stops short in."""
+    begun = (n for end in ends for n in range(1, len(end)) if text.endswith(end[:n]))
+    return text[: len(text) - max(begun, default=0)]

@@ -1,48 +1,42 @@
 """What the model sees of a conversation: ids, and how many old turns must go for them to fit."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
-from typing import Final
 
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.chat.templates import Template
 from gpt2cli.tokenizer import Tokenizer
 
-_ROOM_SHARE: Final = 4  # at most one part in four of the context is held free for the reply
 
-
-def build_history(conversation: Conversation, template: Template) -> list[int]:
+def build_history(turns: Sequence[Turn], template: Template) -> list[int]:
     """Return the ids of all that the model sees before the next message."""
     ids = template.begin()
-    for number, turn in enumerate(conversation.turns[conversation.first :]):
+    for number, turn in enumerate(turns):
         ids += _build_turn(turn, template, first=number == 0)
     return ids
 
 
 def fit(
-    conversation: Conversation,
-    message: str,
-    template: Template,
-    *,
-    n_positions: int,
-    max_new_tokens: int,
-) -> tuple[Conversation, list[int]]:
-    """Return the prompt for a message, and the conversation without the oldest turns if need be.
+    conversation: Conversation, message: str, template: Template, *, n_positions: int, room: int
+) -> tuple[int, list[int]]:
+    """Return the prompt for a message, and the number of the oldest turn in it.
 
-    Then they go until half of the context is free: what is left must be prefilled again, which
-    should not happen at every turn. The last message stays, whether it fits or not.
+    If it leaves less than `room` tokens for the reply, the oldest turns go until those that stay
+    take half of the place that there is for turns: what is left must be prefilled again, which
+    should not happen at every turn. The message stays, whether it fits or not.
     """
-    room = min(max_new_tokens, n_positions // _ROOM_SHARE)
-    ids = _build_prompt(conversation, message, template)
+    first = conversation.first
+    seen = conversation.turns[first:]
+    ids = _build_prompt(seen, message, template)
     if len(ids) > n_positions - room:
-        seen = conversation.turns[conversation.first :]
-        freed = accumulate(len(_build_turn(turn, template, first=False)) for turn in seen)
-        excess = len(ids) - n_positions // 2
-        going = next((n for n, size in enumerate(freed, start=1) if size >= excess), len(seen))
-        conversation = replace(conversation, first=conversation.first + going)
-        ids = _build_prompt(conversation, message, template)
-    return conversation, ids
+        sizes = [len(_build_turn(turn, template, first=False)) for turn in seen]
+        place = max(0, n_positions - room - (len(ids) - sum(sizes)))
+        excess = sum(sizes) - place // 2
+        freed = enumerate(accumulate(sizes), start=1)
+        going = next((number for number, size in freed if size >= excess), len(seen))
+        first += going
+        ids = _build_prompt(seen[going:], message, template)
+    return first, ids
 
 
 def _build_turn(turn: Turn, template: Template, *, first: bool) -> list[int]:
@@ -50,9 +44,8 @@ def _build_turn(turn: Turn, template: Template, *, first: bool) -> list[int]:
     return [*template.ask(turn.message, first=first), *reply, *template.close()]
 
 
-def _build_prompt(conversation: Conversation, message: str, template: Template) -> list[int]:
-    first = conversation.first == len(conversation.turns)
-    return build_history(conversation, template) + template.ask(message, first=first)
+def _build_prompt(seen: Sequence[Turn], message: str, template: Template) -> list[int]:
+    return build_history(seen, template) + template.ask(message, first=not seen)
 
 
 def ids_that_spell(text: str, drawn: Sequence[int], tokenizer: Tokenizer) -> tuple[int, ...]:
@@ -70,7 +63,7 @@ def ids_that_spell(text: str, drawn: Sequence[int], tokenizer: Tokenizer) -> tup
         if length == len(wanted) or not _is_continuation(wanted[length]):
             kept, kept_length = count, length
     rest = wanted[kept_length:].decode()
-    return (*drawn[:kept], *(tokenizer.encode(rest) if rest else ()))
+    return (*drawn[:kept], *tokenizer.encode_text(rest))
 
 
 def _is_continuation(byte: int) -> bool:

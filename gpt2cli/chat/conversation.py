@@ -15,13 +15,14 @@ class Turn:
     reply: str
     finish_reason: FinishReason
     seed: int
+    first: int = 0  # the number of the oldest turn that the model saw before it
     # The reply as it was drawn; None where only its text is known.
     reply_ids: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """Turns in order; the model sees those from `first` on.
+    """Turns in order, and what stands around them.
 
     Raises:
         UsageError: if a name cannot stand before a line of the transcript.
@@ -31,7 +32,6 @@ class Conversation:
     bot_name: str = "Bot"
     system: str = ""
     turns: tuple[Turn, ...] = ()
-    first: int = 0
 
     def __post_init__(self) -> None:
         for option, name in (("--user-name", self.user_name), ("--bot-name", self.bot_name)):
@@ -40,15 +40,19 @@ class Conversation:
         if self.user_name == self.bot_name:
             raise UsageError(f"--bot-name: expected another name than {self.user_name!r}")
 
+    @property
+    def first(self) -> int:
+        """The number of the oldest turn that the model sees: one that went never comes back."""
+        return self.turns[-1].first if self.turns else 0
+
     def add(self, turn: Turn) -> "Conversation":
         """Return the conversation with one more turn."""
         return replace(self, turns=(*self.turns, turn))
 
     def take_back(self) -> "Conversation":
-        """Return the conversation without its last turn; if no other is seen, all are again."""
-        turns = self.turns[:-1]
-        return replace(self, turns=turns, first=self.first if self.first < len(turns) else 0)
+        """Return the conversation as it was before its last turn."""
+        return replace(self, turns=self.turns[:-1])
 
     def forget(self) -> "Conversation":
         """Return the conversation without any turn."""
-        return replace(self, turns=(), first=0)
+        return replace(self, turns=())

@@ -1,6 +1,7 @@
 """Conversations on disk: one JSON object, written whole or not at all."""
 
 import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,13 +12,15 @@ from gpt2cli.generation import FinishReason, check_seed
 from gpt2cli.whole_file import replacing
 
 _VERSION: Final = 1
+_MOST_SHOWN: Final = 60  # characters of something wrong
+_LONGEST_REASON: Final = 200
 
 
 def write_conversation(path: Path, conversation: Conversation, *, model: str) -> bytes:
     """Write a conversation and return what the file holds; `model` only says who spoke.
 
     Raises:
-        OutputError: if it cannot be written.
+        ConversationError: if it cannot be written.
     """
     value = {
         "gpt2_chat": _VERSION,
@@ -25,19 +28,16 @@ def write_conversation(path: Path, conversation: Conversation, *, model: str) ->
         "user_name": conversation.user_name,
         "bot_name": conversation.bot_name,
         "system": conversation.system,
-        "turns": [
-            {
-                "message": turn.message,
-                "reply": turn.reply,
-                "finish_reason": turn.finish_reason.value,
-                "seed": turn.seed,
-            }
-            for turn in conversation.turns
-        ],
+        "turns": [_describe_turn(turn) for turn in conversation.turns],
     }
-    data = (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
-    with replacing(path) as file:
-        file.write(data)
+    data = (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace")
+    try:
+        with replacing(path) as file:
+            file.write(data)
+    except OutputError as error:
+        raise ConversationError(str(error)) from error
+    except OSError as error:  # a full disk
+        raise ConversationError(f"cannot write {path}: {error.strerror}") from error
     return data
 
 
@@ -47,16 +47,10 @@ def read_conversation(path: Path) -> Conversation:
     Raises:
         ConversationError: if it is not such a file.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConversationError(f"cannot read {path}: {error.strerror}") from error
-    try:
-        return _parse(json.loads(data))
-    except (ValueError, TypeError, KeyError, RecursionError, UsageError) as error:
-        raise ConversationError(
-            f"{path} is no saved conversation ({error}); expected what /save or --session wrote"
-        ) from error
+    data = _read(path)
+    if data is None:
+        raise ConversationError(f"cannot read {path}: there is no such file")
+    return _parse(path, data)
 
 
 class SessionFile:
@@ -73,59 +67,104 @@ class SessionFile:
         Raises:
             ConversationError: if there is another file.
         """
-        if not self.path.exists():
-            return None
-        conversation = read_conversation(self.path)
-        self._known = self._find()
-        return conversation
+        self._known = _read(self.path)
+        return None if self._known is None else _parse(self.path, self._known)
 
     def write(self, conversation: Conversation) -> None:
         """Write the conversation.
 
         Raises:
-            OutputError: if it cannot be written, or somebody else has written the file meanwhile.
+            ConversationError: if it cannot be written, or somebody has changed the file meanwhile.
         """
-        if self._find() != self._known:
-            raise OutputError(
+        if _read(self.path) != self._known:
+            raise ConversationError(
                 f"{self.path} was changed by another process and is left alone; "
                 "/save FILE keeps this conversation elsewhere"
             )
         self._known = write_conversation(self.path, conversation, model=self._model)
 
-    def _find(self) -> bytes | None:
-        try:
-            return self.path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise OutputError(f"cannot read {self.path}: {error.strerror}") from error
+
+def _read(path: Path) -> bytes | None:
+    """Return what a file holds; None if there is none. A pipe or a device may never end."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+            return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConversationError(f"cannot read {path}: {error.strerror}") from error
+    raise ConversationError(f"cannot read {path}: it is no regular file")
 
 
-def _parse(value: Any) -> Conversation:
+def _describe_turn(turn: Turn) -> Mapping[str, Any]:
+    return {
+        "message": turn.message,
+        "reply": turn.reply,
+        "finish_reason": turn.finish_reason.value,
+        "seed": turn.seed,
+        "first": turn.first,
+    }
+
+
+def _parse(path: Path, data: bytes) -> Conversation:
+    try:
+        return _parse_conversation(json.loads(data))
+    except (ValueError, UsageError) as error:
+        reason = str(error)[:_LONGEST_REASON]
+    except RecursionError:
+        reason = "it is nested too deeply"
+    raise ConversationError(
+        f"{path} is no saved conversation ({reason}); expected what /save or --session wrote"
+    )
+
+
+def _parse_conversation(value: Any) -> Conversation:
     if not isinstance(value, dict) or "gpt2_chat" not in value:
         raise ValueError('there is no "gpt2_chat"')
     if value["gpt2_chat"] != _VERSION:
-        raise ValueError(f"version {value['gpt2_chat']!r}, known is {_VERSION}")
+        raise ValueError(f"version {_shorten(value['gpt2_chat'])}, known is {_VERSION}")
+    turns: list[Turn] = []
+    for turn in _get(value, "turns", list, "a list"):
+        turns.append(_parse_turn(turn, turns))
     return Conversation(
         user_name=_text(value, "user_name"),
         bot_name=_text(value, "bot_name"),
         system=_text(value, "system"),
-        turns=tuple(_parse_turn(turn) for turn in value["turns"]),
+        turns=tuple(turns),
     )
 
 
-def _parse_turn(value: Mapping[str, Any]) -> Turn:
-    seed = value["seed"]
-    if type(seed) is not int:
-        raise ValueError(f"expected a whole number as seed, found {seed!r}")
+def _parse_turn(value: Any, before: list[Turn]) -> Turn:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object as turn, found {_shorten(value)}")
+    seed = _get(value, "seed", int, "a whole number")
     check_seed(seed)
-    reason = FinishReason(value["finish_reason"])
-    return Turn(_text(value, "message"), _text(value, "reply"), reason, seed)
+    first = _get(value, "first", int, "a whole number")
+    least = before[-1].first if before else 0
+    if not least <= first <= len(before):
+        raise ValueError(f"expected a number {least} to {len(before)} as first, found {first}")
+    reason = _text(value, "finish_reason")
+    if reason not in {known.value for known in FinishReason}:
+        raise ValueError(f"there is no finish_reason {_shorten(reason)}")
+    message, reply = _text(value, "message"), _text(value, "reply")
+    return Turn(message, reply, FinishReason(reason), seed, first)
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:
-    text = value[name]
-    if not isinstance(text, str):
-        raise ValueError(f"expected a text as {name}, found {text!r}")
+    text: str = _get(value, name, str, "a text")
     text.encode()  # a lone surrogate is no text
     return text
+
+
+def _get(value: Mapping[str, Any], name: str, kind: type[Any], called: str) -> Any:
+    """Return a field of exactly this type: a flag is no whole number."""
+    found = value.get(name)
+    if type(found) is not kind:
+        raise ValueError(f"expected {called} as {name}, found {_shorten(found)}")
+    return found
+
+
+def _shorten(found: Any) -> str:
+    shown = json.dumps(found, ensure_ascii=False)
+    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"

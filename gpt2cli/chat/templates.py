@@ -9,7 +9,10 @@ from gpt2cli.tokenizer import Tokenizer
 
 
 class Template(Protocol):
-    """Turns the parts of a conversation into ids, each by itself: what was said keeps its ids."""
+    """Turns the parts of a conversation into ids, each by itself: what was said keeps its ids.
+
+    `allow_special` is for what the user wrote; a reply's text never becomes a special token.
+    """
 
     @property
     def stop(self) -> tuple[str, ...]:
@@ -63,14 +66,14 @@ class Transcript:
 
     def answer(self, reply: str) -> list[int]:
         """Return the rest of the bot's line."""
-        return self._encode(f" {reply}") if reply else []
+        return self._tokenizer.encode_text(f" {reply}") if reply else []
 
     def close(self) -> list[int]:
         """Return nothing: the next line begins with the newline."""
         return []
 
     def _encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, allow_special=self._allow_special)
+        return self._tokenizer.encode_text(text, allow_special=self._allow_special)
 
 
 class DialoGPT:
@@ -98,17 +101,15 @@ class DialoGPT:
 
     def answer(self, reply: str) -> list[int]:
         """Return the reply."""
-        return self._encode(reply) if reply else []
+        return self._tokenizer.encode_text(reply)
 
     def close(self) -> list[int]:
         """Return EOS, which is drawn but no part of the reply."""
         return self._end
 
     def _say(self, text: str) -> list[int]:
-        return self._encode(text) + self._end
-
-    def _encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, allow_special=self._allow_special)
+        ids = self._tokenizer.encode_text(text, allow_special=self._allow_special)
+        return ids + self._end
 
 
 TEMPLATES: Final[Mapping[str, type[Transcript] | type[DialoGPT]]] = {

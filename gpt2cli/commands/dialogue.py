@@ -73,16 +73,9 @@ class Dialogue:
             )
         try:
             with ctrl_c_as_flag() as pressed:
-                try:
-                    with closing(
-                        self.chat.answer(exchange, lambda: pressed() or self.abandoned())
-                    ) as pieces:
-                        for piece in pieces:
-                            self.view.show(piece)
-                finally:
-                    self.view.end(exchange)
+                self._show(exchange, lambda: pressed() or self.abandoned())
             self.interrupted = pressed() and not self.source.on_terminal
-        except KeyboardInterrupt:  # a second one, within one step of the model
+        except KeyboardInterrupt:  # a second one, before the reply could end
             if not self.source.on_terminal:
                 raise
         self._finish(exchange)
@@ -125,6 +118,14 @@ class Dialogue:
             run_command(self, entry.text)
         else:
             self.say(entry.text)
+
+    def _show(self, exchange: Exchange, interrupted: Callable[[], bool]) -> None:
+        try:
+            with closing(self.chat.answer(exchange, interrupted)) as pieces:
+                for piece in pieces:
+                    self.view.show(piece)
+        finally:
+            self.view.end(exchange)
 
     def _finish(self, exchange: Exchange) -> None:
         if exchange.finish is None:

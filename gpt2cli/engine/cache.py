@@ -1,7 +1,7 @@
 """The memory of the KV cache: on the host it grows with the need, on a device it is fixed.
 
-Both hold, for each layer, keys and values [R, H, M, D]: R rows (slots), M places per row. Whatever
-a row does not use yet is finite, as the graph asks.
+Both hold, for each layer, keys and values [R, H, M, D] of the dtype that the graph takes: R rows
+(slots), M places per row. Whatever a row does not use yet is finite, as the graph asks.
 """
 
 from typing import Any, Final, Protocol
@@ -16,7 +16,7 @@ from gpt2cli.engine.session import open_copy_session
 from gpt2cli.model_folder import ModelShape
 
 _SMALLEST_CAPACITY: Final = 64
-_ELEMENT: Final = np.dtype(np.float32)
+_FLOAT32: Final = np.dtype(np.float32)
 
 
 class KVCache(Protocol):
@@ -39,12 +39,13 @@ class KVCache(Protocol):
 class HostCache:
     """KV cache in NumPy arrays, as large as the need: rows and capacity change in steps of two."""
 
-    def __init__(self, shape: ModelShape) -> None:
+    def __init__(self, shape: ModelShape, *, element: np.dtype[Any] = _FLOAT32) -> None:
         self._shape = shape
+        self._element = element
         self.rows = 0
         self.capacity = 0
         self.version = 0
-        self._arrays = [np.zeros(self._axes(0, 0), _ELEMENT) for _ in cache_names(shape)]
+        self._arrays = [np.zeros(self._axes(0, 0), element) for _ in cache_names(shape)]
 
     def reserve(self, rows: int, length: int) -> None:
         """Make room; a cache four times too long is shrunk, since masked places cost time."""
@@ -58,7 +59,7 @@ class HostCache:
             self.rows = _step_up(rows, 1, None)
         kept = min(capacity, self.capacity)
         for index, old in enumerate(self._arrays):  # one at a time: the peak is one layer's copy
-            new = np.zeros(self._axes(self.rows, capacity), _ELEMENT)  # [R, H, M, D]
+            new = np.zeros(self._axes(self.rows, capacity), self._element)  # [R, H, M, D]
             new[: len(old), :, :kept] = old[:, :, :kept]
             self._arrays[index] = new
         self.capacity = capacity
@@ -74,7 +75,7 @@ class HostCache:
         shape = self._axes(rows, self.capacity)
         for name, array in zip(cache_names(self._shape), self._arrays, strict=True):
             address = array.ctypes.data + first_row * array.strides[0]
-            _bind_both(binding, name, Device("cpu"), shape, address)
+            _bind_both(binding, name, Device("cpu"), self._element, shape, address)
 
     def _axes(self, rows: int, capacity: int) -> tuple[int, int, int, int]:
         return rows, self._shape.n_head, capacity, self._shape.head_dim
@@ -83,14 +84,17 @@ class HostCache:
 class DeviceCache:
     """KV cache in a device's memory; rows are copied there by a graph, not through the host."""
 
-    def __init__(self, shape: ModelShape, device: Device, *, rows: int) -> None:
+    def __init__(
+        self, shape: ModelShape, device: Device, *, rows: int, element: np.dtype[Any] = _FLOAT32
+    ) -> None:
         self._shape = shape
         self._device = device
+        self._element = element
         self.rows = rows
         self.capacity = shape.n_positions
         self.version = 0
         self._row_axes = (1, shape.n_head, self.capacity, shape.head_dim)
-        zeros = np.zeros((rows, *self._row_axes[1:]), _ELEMENT)  # [R, H, M, D]
+        zeros = np.zeros((rows, *self._row_axes[1:]), element)  # [R, H, M, D]
         self._values = [_place(zeros, device) for _ in cache_names(shape)]
         self._copier: Any = None
 
@@ -101,7 +105,7 @@ class DeviceCache:
     def copy_row(self, source: int, target: int, length: int) -> None:
         """Copy a whole row: its places lie apart by head, so the used part is no one piece."""
         if self._copier is None:
-            graph = build_copy_graph(len(self._values), self._row_axes)
+            graph = build_copy_graph(len(self._values), self._row_axes, self._element)
             self._copier = open_copy_session(graph, self._device)
         binding = self._copier.io_binding()
         for index in range(len(self._values)):
@@ -111,17 +115,18 @@ class DeviceCache:
             ):
                 address = self._address(index, row)
                 kind, number = self._device.kind, self._device.index
-                bind(name, kind, number, _ELEMENT.type, self._row_axes, address)
+                bind(name, kind, number, self._element.type, self._row_axes, address)
         self._copier.run_with_iobinding(binding)
 
     def bind(self, binding: Any, first_row: int, rows: int) -> None:
         """Bind consecutive rows as past and as present, in place."""
         shape = (rows, *self._row_axes[1:])
         for index, name in enumerate(cache_names(self._shape)):
-            _bind_both(binding, name, self._device, shape, self._address(index, first_row))
+            address = self._address(index, first_row)
+            _bind_both(binding, name, self._device, self._element, shape, address)
 
     def _address(self, index: int, row: int) -> int:
-        row_bytes = int(np.prod(self._row_axes)) * _ELEMENT.itemsize
+        row_bytes = int(np.prod(self._row_axes)) * self._element.itemsize
         return int(self._values[index].data_ptr()) + row * row_bytes
 
 
@@ -130,7 +135,7 @@ def cache_names(shape: ModelShape) -> list[str]:
     return [f"{layer}.{part}" for layer in range(shape.n_layer) for part in ("key", "value")]
 
 
-def _place(array: NDArray[np.float32], device: Device) -> Any:
+def _place(array: NDArray[Any], device: Device) -> Any:
     """Return a copy of an array in a device's memory."""
     # Not ortvalue_from_numpy: on the CPU it shares the array's memory instead of copying it.
     value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
@@ -141,9 +146,14 @@ def _place(array: NDArray[np.float32], device: Device) -> Any:
 
 
 def _bind_both(
-    binding: Any, name: str, device: Device, shape: tuple[int, ...], address: int
+    binding: Any,
+    name: str,
+    device: Device,
+    element: np.dtype[Any],
+    shape: tuple[int, ...],
+    address: int,
 ) -> None:
-    where = (device.kind, device.index, _ELEMENT.type, shape, address)
+    where = (device.kind, device.index, element.type, shape, address)
     binding.bind_input(f"past_key_values.{name}", *where)
     binding.bind_output(f"present.{name}", *where)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gpt2cli.engine.cache import DeviceCache, HostCache, KVCache
 from gpt2cli.engine.devices import Device, count_cores
-from gpt2cli.engine.session import RUNTIME_VERSION, open_session
+from gpt2cli.engine.session import RUNTIME_VERSION, cache_dtype, open_session
 from gpt2cli.model_folder import ModelFolder, ModelShape
 
 Logits = NDArray[np.float32]
@@ -40,7 +40,9 @@ class Engine:
         self.device = device
         self.threads = threads or count_cores()
         self._session = open_session(folder, device, self.threads)
-        self._cache = cache or _make_cache(folder.shape, device, max_slots)
+        self._cache = cache or _make_cache(
+            folder.shape, device, max_slots, cache_dtype(self._session)
+        )
         self._lengths: list[int] = []
         self._step: _Step | None = None
 
@@ -159,7 +161,9 @@ class _Step:
         return self._logits
 
 
-def _make_cache(shape: ModelShape, device: Device, max_slots: int) -> KVCache:
+def _make_cache(
+    shape: ModelShape, device: Device, max_slots: int, element: np.dtype[Any]
+) -> KVCache:
     if device.kind == "cpu":
-        return HostCache(shape)
-    return DeviceCache(shape, device, rows=max_slots)
+        return HostCache(shape, element=element)
+    return DeviceCache(shape, device, rows=max_slots, element=element)

@@ -2,10 +2,11 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, Final
 
+import numpy as np
 import onnxruntime
 
 from gpt2cli.engine.devices import CUDA_PIP, Device
@@ -14,6 +15,11 @@ from gpt2cli.model_folder import ModelFolder
 
 RUNTIME_VERSION: Final[str] = onnxruntime.__version__
 _ERRORS_ONLY: Final = 3
+_CACHE_INPUT: Final = "past_key_values.0.key"
+_DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
+    "tensor(float)": np.dtype(np.float32),
+    "tensor(float16)": np.dtype(np.float16),
+}
 
 
 def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
@@ -36,6 +42,12 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
     except Exception as error:  # ONNX Runtime's exceptions share no public base
         damage = folder.find_damage() or _first_line(error)
         raise ModelError(f"{folder.path} cannot be loaded: {damage}; export again") from error
+
+
+def cache_dtype(session: Any) -> np.dtype[Any]:
+    """Return the dtype in which the graph takes and gives keys and values."""
+    [name] = [value.type for value in session.get_inputs() if value.name == _CACHE_INPUT]
+    return _DTYPES[name]
 
 
 def open_copy_session(model: bytes, device: Device) -> Any:

@@ -145,7 +145,8 @@ def describe_folder(folder: Path) -> dict[str, Any]:
     from export.describe import describe
 
     try:
-        return describe(folder)
+        with _translated():
+            return describe(folder)
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder} cannot be read: {error}; export again") from error
 

@@ -23,7 +23,8 @@ from gpt2cli.store.names import (
 from gpt2cli.store.places import cache_folder, keep_json
 
 STARTER_FOLDER: Final = Path(__file__).parent.parent / "starter"
-AUTO_PRECISION: Final = "fp32"
+AUTO: Final = "auto"
+CPU_PRECISION: Final = "fp32"
 
 
 class Listener(Protocol):
@@ -77,7 +78,8 @@ def find_checkpoint(
     """
     meaning = parse_name(name)
     if isinstance(meaning, HubName):
-        wanted = _Wanted(revision, "auto", offline or is_offline(), listener, hub or Hub())
+        offline = offline or is_offline()
+        wanted = _Wanted(revision, AUTO, CPU_PRECISION, offline, listener, hub or Hub())
         snapshot = _find_snapshot(meaning.repo, wanted)
         return FoundCheckpoint(snapshot.folder, _hub_origin(meaning.repo, snapshot.commit))
     if revision is not None:
@@ -92,18 +94,21 @@ def pull_model(
     name: str,
     *,
     revision: str | None = None,
-    precision: str = "auto",
+    precision: str = AUTO,
+    auto_precision: str = CPU_PRECISION,
     listener: Listener,
     hub: Hub | None = None,
 ) -> StoredModel:
     """Return the model for `name` as it is now: the hub is asked even if the cache has one.
+
+    `auto_precision` is what `auto` exports.
 
     Raises:
         ModelError: if there is no such model, or it cannot be had or converted.
         UsageError: if a revision or precision is asked of a model that has no such choice.
     """
     meaning = parse_name(name)
-    wanted = _Wanted(revision, precision, is_offline(), listener, hub or Hub())
+    wanted = _Wanted(revision, precision, auto_precision, is_offline(), listener, hub or Hub())
     if isinstance(meaning, HubName) and not wanted.offline:
         return _export_snapshot(meaning.repo, _download(meaning.repo, wanted), wanted)
     return _find_named(name, wanted)
@@ -113,18 +118,22 @@ def find_model(
     name: str | None,
     *,
     revision: str | None = None,
-    precision: str = "auto",
+    precision: str = AUTO,
+    auto_precision: str = CPU_PRECISION,
     offline: bool = False,
     listener: Listener,
     hub: Hub | None = None,
 ) -> StoredModel:
     """Return the model for `name`, downloaded and exported if need be; None is the default.
 
+    `auto_precision` is what `auto` exports; of a model folder it takes whatever that has.
+
     Raises:
         ModelError: if there is no such model, or it cannot be had or converted.
         UsageError: if a revision or precision is asked of a model that has no such choice.
     """
-    wanted = _Wanted(revision, precision, offline or is_offline(), listener, hub or Hub())
+    offline = offline or is_offline()
+    wanted = _Wanted(revision, precision, auto_precision, offline, listener, hub or Hub())
     if name is None:
         return _find_default(wanted)
     return _find_named(name, wanted)
@@ -134,6 +143,7 @@ def find_model(
 class _Wanted:
     revision: str | None
     precision: str  # or "auto"
+    auto_precision: str
     offline: bool
     listener: Listener
     hub: Hub
@@ -144,7 +154,7 @@ class _Wanted:
 
     @property
     def export_precision(self) -> str:
-        return AUTO_PRECISION if self.precision == "auto" else self.precision
+        return self.auto_precision if self.precision == AUTO else self.precision
 
 
 def _find_named(name: str, wanted: _Wanted) -> StoredModel:
@@ -192,7 +202,7 @@ def _find_local(name: FolderName, wanted: _Wanted) -> StoredModel:
         key = ExportKey(path.resolve().name, local_origin(path), wanted.export_precision)
         return StoredModel(_exported(path, key, wanted), str(path), None)
     folder = read_model_folder(path)
-    if wanted.precision not in ("auto", folder.precision):
+    if wanted.precision not in (AUTO, folder.precision):
         raise UsageError(
             f"--precision {wanted.precision}: the model folder {path} is {folder.precision}; "
             "export its checkpoint again for another precision"

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -35,6 +36,11 @@ class ChatInput(Protocol):
 
     on_terminal: bool  # whether a person types them
 
+    @property
+    def place(self) -> str:
+        """Say before an error where the last entry stands; nothing where a person sees it."""
+        ...
+
     def has_more(self) -> bool:
         """Tell whether there is anything to read; it waits until that is known."""
         ...
@@ -56,6 +62,12 @@ class LineInput:
 
     def __init__(self, descriptor: int) -> None:
         self._lines: Iterator[bytes] = _read_lines(descriptor)
+        self._count = 0
+
+    @property
+    def place(self) -> str:
+        """Say which line was the last."""
+        return f"line {self._count}: "
 
     def has_more(self) -> bool:
         """Read the first line, and tell whether there is one."""
@@ -64,25 +76,28 @@ class LineInput:
         return first is not None
 
     def read(self) -> Entry | None:
-        """Return the next entry."""
-        return read_entry(lambda continued: self._next_line())
+        """Return the next entry; one that is no text is read to its end all the same."""
+        entry = read_entry(lambda continued: self._next_line())
+        try:
+            if entry is not None:
+                entry.text.encode()
+        except UnicodeEncodeError as error:
+            raise PromptError("it is not valid UTF-8; convert it with iconv -t UTF-8") from error
+        return entry
 
     def _next_line(self) -> str | None:
         line = next(self._lines, None)
         if line is None:
             return None
-        try:
-            return line.decode()
-        except UnicodeDecodeError as error:
-            raise PromptError(
-                f"a line is not valid UTF-8 (byte {error.start}): convert it with iconv -t UTF-8"
-            ) from error
+        self._count += 1
+        return line.decode("utf-8", "surrogateescape")
 
 
 class PromptInput:
     """Lets a person type, with editing, history and completion, on the terminal that there is."""
 
     on_terminal = True
+    place = ""
 
     def __init__(
         self,
@@ -105,6 +120,7 @@ class PromptInput:
             complete_while_typing=False,
             key_bindings=_bind_newline(),
             enable_open_in_editor=True,
+            enable_suspend=True,
             tempfile_suffix=".txt",
             color_depth=None if wants_colour() else ColorDepth.DEPTH_1_BIT,
             output=create_output(always_prefer_tty=True),
@@ -182,13 +198,22 @@ def _read_fenced(text: str, ask: Callable[[bool], str | None]) -> str:
 
 def _read_lines(descriptor: int) -> Iterator[bytes]:
     """Yield lines without their ends; not by sys.stdin, which reads ahead and blocks at exit."""
-    held = b""
-    while block := os.read(descriptor, _BLOCK):
-        *lines, held = (held + block).split(b"\n")
-        for line in lines:
-            yield line.removesuffix(b"\r")
+    held = bytearray()  # a line may be of any length: it is not put together block by block
+    while block := _read_block(descriptor):
+        held += block
+        if b"\n" in block:
+            *lines, held = held.split(b"\n")
+            for line in lines:
+                yield bytes(line.removesuffix(b"\r"))
     if held:
-        yield held
+        yield bytes(held)
+
+
+def _read_block(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, _BLOCK)
+    except OSError as error:
+        raise PromptError(f"cannot read stdin: {error.strerror}") from error
 
 
 def _is_terminal(stream: Any) -> bool:
@@ -196,14 +221,20 @@ def _is_terminal(stream: Any) -> bool:
 
 
 def _open_history(path: Path) -> "History":
-    """Return the history on disk, or one in memory if that cannot be written."""
+    """Return the history on disk, or one in memory if that cannot be read and written."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
+    class OwnHistory(FileHistory):
+        def store_string(self, string: str) -> None:
+            """Keep what was typed; a full disk, or what is no UTF-8, must not end the chat."""
+            with suppress(OSError, UnicodeError):
+                super().store_string(string)
+
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)
-        with path.open("ab"):
-            return FileHistory(path)
+        with path.open("r+b"):
+            return OwnHistory(path)
     except OSError:
         return InMemoryHistory()
 

@@ -5,16 +5,21 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from gpt2cli.errors import UsageError
+from gpt2cli.terminal.interrupt import ctrl_c_held_back
 
 _USUAL: Final = "notepad" if sys.platform == "win32" else "vi"
+_STDERR: Final = 2
 
 
 def edit(text: str) -> str:
     """Return the text as the person left it; the editor is $VISUAL, or $EDITOR, or vi.
+
+    Meanwhile Ctrl-C is the editor's.
 
     Raises:
         UsageError: if the editor cannot be run, reports a failure, or leaves no text in UTF-8.
@@ -24,10 +29,19 @@ def edit(text: str) -> str:
         file = Path(folder) / "message.txt"
         file.write_text(text, encoding="utf-8")
         try:
-            code = subprocess.call([*shlex.split(command), str(file)])
+            code = _run([*shlex.split(command), str(file)])
             edited = file.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             raise UsageError(f"cannot edit with {command!r}: {error}; set EDITOR") from error
     if code:
         raise UsageError(f"the editor {command!r} ended with code {code}; nothing was sent")
     return edited
+
+
+def _run(command: list[str]) -> int:
+    """Return the code that a program ends with; it is shown on the terminal, wherever stdout is."""
+    stdout = None if sys.stdout is not None and sys.stdout.isatty() else _STDERR
+    code = 0
+    with suppress(KeyboardInterrupt), ctrl_c_held_back():
+        code = subprocess.call(command, stdout=stdout)
+    return code

@@ -21,9 +21,9 @@ class ReplyView(Protocol):
 class TextReplies:
     """Replies as they are made, a newline after each; on a terminal an empty line too."""
 
-    def __init__(self, writer: ResultWriter, *, spaced: bool) -> None:
+    def __init__(self, writer: ResultWriter) -> None:
         self._writer = writer
-        self._end = "\n\n" if spaced else "\n"
+        self._end = "\n\n" if writer.on_terminal else "\n"
 
     def show(self, piece: str) -> None:
         """Write the piece."""

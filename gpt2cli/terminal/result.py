@@ -34,6 +34,11 @@ class ResultWriter:
         self._close = close
         self._has_no_reader = _watch_readers(file)
 
+    @property
+    def on_terminal(self) -> bool:
+        """Whether a person sees the result as it comes."""
+        return self._on_terminal
+
     def write(self, text: str) -> None:
         """Write text of the result.
 

@@ -1,0 +1,111 @@
+"""Conversations with a scripted model that answers each message as a function says."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2cli.chat import Chat, ChatSettings, Conversation, Exchange
+from gpt2cli.generation import GenerationConfig, LogitsEngine
+from gpt2cli.sampling import Sampler, SamplingConfig
+from gpt2cli.tokenizer import Tokenizer
+from tests.gpt2cli.scripted import LogitsOf, ScriptedEngine, prefer
+
+NEVER: Final = lambda: False  # noqa: E731
+_LAST_LINES: Final = re.compile(rb".*User: (.*?)\nBot:(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Said:
+    """A reply, piece by piece and whole, and all else that is known of it."""
+
+    pieces: tuple[str, ...]
+    exchange: Exchange
+
+    @property
+    def reply(self) -> str:
+        """The whole of it."""
+        return "".join(self.pieces)
+
+
+def spell(tokenizer: Tokenizer, reply_of: Callable[[str], str], *, vocab_size: int) -> LogitsOf:
+    """Return logits that spell the reply to the last message of a transcript, then EOS.
+
+    The tokenizer has one token for each byte, and EOS after them.
+    """
+
+    def logits_of(ids: Sequence[int]) -> NDArray[np.float32]:
+        text = b"".join(map(tokenizer.token_bytes, ids))
+        found = _LAST_LINES.fullmatch(text)
+        assert found is not None, text
+        reply = tokenizer.encode_text(reply_of(found[1].decode()))
+        place = len(found[2])
+        return prefer(vocab_size, reply[place] if place < len(reply) else vocab_size - 1)
+
+    return logits_of
+
+
+def talker(
+    tokenizer: Tokenizer,
+    reply_of: Callable[[str], str],
+    *,
+    n_positions: int = 200,
+    vocab_size: int = 97,
+) -> ScriptedEngine:
+    """Return an engine that answers."""
+    return ScriptedEngine(
+        spell(tokenizer, reply_of, vocab_size=vocab_size),
+        n_positions=n_positions,
+        vocab_size=vocab_size,
+        max_slots=1,
+    )
+
+
+def make_settings(
+    *, seed: int | None = None, sampling: SamplingConfig | None = None, **limits: Any
+) -> ChatSettings:
+    """Return settings, greedy if nothing else is said; `limits` are GenerationConfig's."""
+    return ChatSettings(
+        sampling=sampling or SamplingConfig(temperature=0),
+        generation=GenerationConfig(**{"max_new_tokens": 40, **limits}),
+        seed=seed,
+    )
+
+
+def make_chat(
+    engine: LogitsEngine,
+    tokenizer: Tokenizer,
+    *,
+    settings: ChatSettings | None = None,
+    conversation: Conversation | None = None,
+    template: str = "transcript",
+    allow_special: bool = False,
+) -> Chat:
+    """Return a chat that begins."""
+    return Chat(
+        engine,
+        tokenizer,
+        Sampler(),
+        template=template,
+        settings=settings or make_settings(),
+        conversation=conversation or Conversation(),
+        allow_special=allow_special,
+    )
+
+
+def answer(chat: Chat, exchange: Exchange) -> Said:
+    """Take the whole reply."""
+    return Said(tuple(chat.answer(exchange, NEVER)), exchange)
+
+
+def say(chat: Chat, message: str) -> Said:
+    """Send a message and take the whole reply."""
+    return answer(chat, chat.ask(message))
+
+
+def prefilled(engine: ScriptedEngine) -> list[int]:
+    """Return how many ids each prefill had so far."""
+    return [len(call[2]) for call in engine.calls if call[0] == "extend"]

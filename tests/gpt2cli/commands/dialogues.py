@@ -1,0 +1,141 @@
+"""Chats in this process with a scripted model, typed by nobody."""
+
+import io
+import pathlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from gpt2cli.chat import Chat, Conversation, SessionFile
+from gpt2cli.commands.chat_settings import ChatOptions
+from gpt2cli.commands.dialogue import Dialogue
+from gpt2cli.commands.options import LimitOptions, SamplingOptions
+from gpt2cli.engine import Device
+from gpt2cli.loading import LoadedModel
+from gpt2cli.sampling import Sampler
+from gpt2cli.store import StoredModel
+from gpt2cli.terminal.chat_input import Entry, read_entry
+from gpt2cli.terminal.notes import Notes
+from gpt2cli.terminal.replies import ReplyRecords, TextReplies
+from gpt2cli.terminal.result import ResultWriter
+from gpt2cli.tokenizer import Tokenizer
+from tests.gpt2cli.chat.talking import spell
+from tests.gpt2cli.folders import bare_folder
+from tests.gpt2cli.scripted import ScriptedEngine
+
+
+class TellingEngine(ScriptedEngine):
+    """A scripted engine of which statistics can be told."""
+
+    device = Device("cpu")
+    threads = 1
+
+
+class Typed:
+    """Lines as a person or a script gives them; an exception stands for itself."""
+
+    def __init__(self, lines: Iterable[str | BaseException], *, on_terminal: bool) -> None:
+        self._lines: Iterator[str | BaseException] = iter(lines)
+        self._count = 0
+        self.on_terminal = on_terminal
+
+    @property
+    def place(self) -> str:
+        """Say where the last line stands."""
+        return "" if self.on_terminal else f"line {self._count}: "
+
+    def has_more(self) -> bool:
+        """Assume so."""
+        return True
+
+    def read(self) -> Entry | None:
+        """Return the next entry."""
+        return read_entry(lambda continued: self._next())
+
+    def _next(self) -> str | None:
+        self._count += 1
+        line = next(self._lines, None)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+
+@dataclass
+class Session:
+    """A dialogue, its engine, and what it wrote to stdout."""
+
+    dialogue: Dialogue
+    engine: TellingEngine
+    _file: io.BytesIO
+
+    def run(self, *lines: str | BaseException) -> str:
+        """Type these lines to the end; return what was written since the last time."""
+        source = Typed(lines, on_terminal=self.dialogue.source.on_terminal)
+        self.dialogue.source, self.dialogue.ended = source, False
+        self.dialogue.run()
+        return self.written()
+
+    def written(self) -> str:
+        """Return what was written since the last time."""
+        text = self._file.getvalue().decode()
+        self._file.seek(0)
+        self._file.truncate()
+        return text
+
+    @property
+    def turns(self) -> list[tuple[str, str]]:
+        """What was said."""
+        return [(turn.message, turn.reply) for turn in self.dialogue.chat.conversation.turns]
+
+
+def shout(message: str) -> str:
+    """Answer with the same words in capitals."""
+    return f" {message.upper()}"
+
+
+def open_session(
+    tokenizer: Tokenizer,
+    reply_of: Callable[[str], str] = shout,
+    *,
+    on_terminal: bool = False,
+    quiet: bool = False,
+    stats: bool = False,
+    as_records: bool = False,
+    session: pathlib.Path | None = None,
+    conversation: Conversation | None = None,
+    n_positions: int = 200,
+    vocab_size: int = 97,
+    **options: Any,
+) -> Session:
+    """Return a session with a model that answers; `options` are SamplingOptions'."""
+    engine = TellingEngine(
+        spell(tokenizer, reply_of, vocab_size=vocab_size),
+        n_positions=n_positions,
+        vocab_size=vocab_size,
+        max_slots=1,
+    )
+    folder = bare_folder(pathlib.Path("m"), vocab_size=vocab_size, eos_token_id=vocab_size - 1)
+    model = LoadedModel(StoredModel(folder, "m", None), cast(Any, engine), tokenizer, Sampler())
+    given = SamplingOptions(**{"greedy": True, **options})
+    chat_options = ChatOptions(given, LimitOptions(max_new_tokens=40), {})
+    chat = Chat(
+        engine,
+        tokenizer,
+        model.sampler,
+        template="transcript",
+        settings=chat_options.settle()[0],
+        conversation=conversation or Conversation(),
+    )
+    file = io.BytesIO()
+    writer = ResultWriter(file, on_terminal=on_terminal)
+    dialogue = Dialogue(
+        chat=chat,
+        model=model,
+        options=chat_options,
+        session=SessionFile(session, model="m") if session else None,
+        source=Typed([], on_terminal=on_terminal),
+        view=ReplyRecords(writer, model=model) if as_records else TextReplies(writer),
+        notes=Notes(quiet=quiet),
+        stats=stats,
+    )
+    return Session(dialogue, engine, file)

@@ -1,0 +1,371 @@
+"""Claims about the commands of a chat, each typed into one with a scripted model."""
+
+import json
+import pathlib
+from collections.abc import Callable
+
+import pytest
+
+from gpt2cli.chat import Conversation, read_conversation, write_conversation
+from gpt2cli.commands.chat_commands import COMMANDS, complete, find_command
+from gpt2cli.commands.chat_settings import all_options
+from gpt2cli.errors import UsageError
+from gpt2cli.tokenizer import Tokenizer
+from tests.gpt2cli.commands.dialogues import Session, open_session
+
+Run = Callable[..., tuple[str, str]]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def session(ascii_tokenizer: Tokenizer) -> Session:
+    """Return a chat in which a person types."""
+    return open_session(ascii_tokenizer, on_terminal=True, conversation=Conversation(system="s"))
+
+
+@pytest.fixture
+def run(session: Session, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return the function that types lines: it gives what came on stdout and on stderr."""
+
+    def type_lines(*lines: str) -> tuple[str, str]:
+        out = session.run(*lines)
+        return out, capsys.readouterr().err
+
+    return type_lines
+
+
+def test_help_lists_every_command(run: Run) -> None:
+    """In one line each, no longer than a terminal is wide; and what the keys do."""
+    out, err = run("/help")
+    lines = err.splitlines()
+
+    assert out == ""
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines[: len(COMMANDS)]] == list(COMMANDS)
+    assert "Ctrl-C" in err
+    assert '"""' in err
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_is_explained(run: Run, name: str) -> None:
+    """With and without its slash."""
+    _, err = run(f"/help {name}", f"/help {name[1:]}")
+    half = err[: len(err) // 2]
+
+    assert err == 2 * half
+    assert half.startswith(f"{COMMANDS[name].usage}  {COMMANDS[name].summary}\n")
+    assert max(map(len, half.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("line", ["/nosuch", "/HELP", "/", "/usr/bin is a folder", "/help nosuch"])
+def test_what_is_no_command_is_an_error_that_helps(run: Run, session: Session, line: str) -> None:
+    """It says how such a line becomes a message, and is none."""
+    _, err = run(line)
+
+    assert err.startswith("gpt2: error: there is no command ")
+    assert err.endswith("/help lists them (a space before it sends the line as a message)\n")
+    assert session.turns == []
+
+
+def test_a_command_may_be_followed_by_any_white_space(run: Run) -> None:
+    """As whoever pastes one has it."""
+    assert run("/set\ttop-k \t 7  ")[1] == "top-k 7\n"
+
+
+@pytest.mark.parametrize("line", ["/exit", "/bye", "/quit", "/exit now"])
+def test_exit_leaves(run: Run, session: Session, line: str) -> None:
+    """Also by the names that other chats have for it; what follows is not read."""
+    assert run("a", line, "b") == ("A\n\n", "")
+    assert session.turns == [("a", "A")]
+
+
+# Settings
+
+
+def test_set_alone_shows_every_option(run: Run) -> None:
+    """With the value in force, one a line."""
+    _, err = run("/set")
+    shown = dict(line.split(None, 1) for line in err.splitlines())
+
+    assert list(shown) == [option.name for option in all_options()]
+    assert (shown["max-new-tokens"], shown["seed"], shown["greedy"]) == ("40", "random", "on")
+
+
+def test_set_explains_one_option(run: Run) -> None:
+    """Its value, then what the command line's help says."""
+    _, err = run("/set top-p")
+    value, told = err.splitlines()
+
+    assert value == "top-p 1.0"
+    assert "Between 0 and 1" in told
+
+
+def test_set_changes_the_replies_that_come(run: Run) -> None:
+    """And all after them, until it is taken back."""
+    out, err = run("/set max-new-tokens 3", "abc", "def", "/set max-new-tokens default", "abc")
+
+    assert out == "AB\n\nDE\n\nABC\n\n"
+    assert err.splitlines()[0] == "max-new-tokens 3"
+    assert err.splitlines()[-1] == "max-new-tokens 128"
+
+
+def test_what_cannot_be_set_changes_nothing(run: Run, session: Session) -> None:
+    """Out of range, unknown, at odds with another option, or no token of the model's."""
+    before, settings = session.dialogue.options, session.dialogue.chat.settings
+    wrong = (
+        *("/set top-p 2", "/set top-p x", "/set nosuch 1", "/set seed -1", "/set overflow x"),
+        *("/set greedy maybe", '/set stop ""', "/set min-new-tokens 99", "/set logit-bias ab=1"),
+        *("/set logit-bias 97=1", "/set logit-bias a", "/set session x", "/set model x"),
+    )
+    _, err = run(*wrong)
+
+    assert err.count("gpt2: error: ") == len(wrong) == err.count("\n")
+    assert session.dialogue.options is before
+    assert session.dialogue.chat.settings is settings
+
+
+def test_show_tells_all_that_holds(run: Run) -> None:
+    """The model, who speaks, how much was said, where it is kept, and every option."""
+    _, err = run("a", "/show")
+    shown = dict(line.split(None, 1) for line in err.splitlines())
+
+    assert shown["model"] == "m, fp32 on cpu, 200 tokens"
+    assert (shown["template"], shown["names"]) == ("transcript", "User, Bot")
+    assert (shown["system"], shown["turns"], shown["session"]) == ("s", "1", "not kept")
+    assert {option.name for option in all_options()} <= shown.keys()
+
+
+# Turns
+
+
+def test_undo_takes_the_last_turn_back(run: Run, session: Session) -> None:
+    """And says which it was; then the one before."""
+    _, err = run("a", "b", "/undo", "/undo", "/undo")
+
+    assert session.turns == []
+    assert err.splitlines() == [
+        "taken back: b",
+        "taken back: a",
+        "gpt2: error: nothing has been said yet",
+    ]
+
+
+def test_regen_draws_the_last_reply_anew(run: Run, session: Session) -> None:
+    """It takes the place of the last one."""
+    assert run("/regen")[1] == "gpt2: error: nothing has been said yet\n"
+    assert run("a", "/regen") == ("A\n\nA\n\n", "")
+    assert session.turns == [("a", "A")]
+
+
+def test_reset_forgets_the_turns_only(run: Run, session: Session) -> None:
+    """The system text and the settings stay."""
+    _, err = run("/set top-k 7", "a", "/reset", "/context")
+
+    assert session.turns == []
+    assert err.splitlines()[1:] == [
+        "the conversation begins anew",
+        "s",
+        "",
+        "",
+        "(3 tokens, 197 left)",
+    ]
+    assert session.dialogue.chat.settings.sampling.top_k == 7
+
+
+def test_context_is_the_exact_text(run: Run) -> None:
+    """And the number of its tokens, and what is left; what would control a terminal is visible."""
+    _, err = run("a\x1b", "/context")
+    text = "s\n\nUser: a\x1b\nBot: A\x1b"
+    # The tokenizer of printable ASCII has no ESC: what it cannot encode is not seen.
+    seen = text.replace("\x1b", "")
+
+    assert err == f"{seen}\n({len(seen)} tokens, {200 - len(seen)} left)\n"
+
+
+def test_context_of_nothing_is_no_text(ascii_tokenizer: Tokenizer, capsys: Capture) -> None:
+    """Only the count."""
+    open_session(ascii_tokenizer).run("/context")
+    assert capsys.readouterr().err == "(0 tokens, 200 left)\n"
+
+
+def test_stats_tell_of_the_last_reply(run: Run) -> None:
+    """The twentieth turn has prefilled its own tokens only."""
+    assert run("/stats")[1] == "no reply yet\n"
+    _, err = run(*["hi"] * 8, "/stats")
+
+    assert f"prefill {len('_User: hi_Bot:')} tokens in " in err
+    assert "decode 3 tokens in " in err
+    assert "\nseed " in err
+
+
+# The editor
+
+
+@pytest.fixture
+def editor(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return the function that chooses an editor."""
+    monkeypatch.delenv("VISUAL", raising=False)
+    return lambda line: monkeypatch.setenv("EDITOR", line)
+
+
+def test_edit_sends_the_message_as_it_was_edited(
+    run: Run, session: Session, editor: Callable[[str], None]
+) -> None:
+    """In place of the last one, and shows it; the turn before stays."""
+    editor("sed -i s/b/changed/")
+    out, err = run("a", "b", "/edit")
+
+    assert (out, err) == ("A\n\nB\n\nCHANGED\n\n", "changed\n")
+    assert session.turns == [("a", "A"), ("changed", "CHANGED")]
+
+
+def test_edit_begins_a_conversation_too(run: Run, editor: Callable[[str], None]) -> None:
+    """With an empty text."""
+    editor("sh -c 'printf \"one\\ntwo\" > $0'")
+    assert run("/edit") == ("ONE\nTWO\n\n", "one\ntwo\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("truncate -s 0", "/edit: the text is empty; nothing was sent"),
+        ("false", "the editor 'false' ended with code 1; nothing was sent"),
+        ("/no/such", "cannot edit with '/no/such'"),
+    ],
+)
+def test_an_editor_that_leaves_nothing_sends_nothing(
+    run: Run, session: Session, editor: Callable[[str], None], line: str, reason: str
+) -> None:
+    """What was said stays."""
+    editor(line)
+    _, err = run("a", "/edit")
+
+    assert reason in err
+    assert session.turns == [("a", "A")]
+
+
+def test_a_script_has_no_editor(ascii_tokenizer: Tokenizer, capsys: Capture) -> None:
+    """It is an error, and the rest goes on."""
+    assert open_session(ascii_tokenizer).run("/edit", "a") == "A\n"
+    assert capsys.readouterr().err == "gpt2: error: line 1: /edit: expected a terminal\n"
+
+
+# Files
+
+
+def test_what_was_saved_can_be_loaded(run: Run, session: Session, tmp_path: pathlib.Path) -> None:
+    """With its names and its system text; the settings stay as they are."""
+    path = tmp_path / "my talk.json"
+    _, err = run("a", "b", f"/save {path}", "/reset", "/set top-k 7", f"/load {path}", "c")
+
+    assert session.turns == [("a", "A"), ("b", "B"), ("c", "C")]
+    assert f"saved to {path}" in err.splitlines()
+    assert f"loaded 2 turns from {path}" in err.splitlines()
+    assert session.dialogue.chat.settings.sampling.top_k == 7
+    run(f"/save {path}")
+    assert len(read_conversation(path).turns) == 3
+
+
+def test_other_names_hold_from_then_on(run: Run, session: Session, tmp_path: pathlib.Path) -> None:
+    """Also where a reply ends."""
+    path = tmp_path / "talk.json"
+    write_conversation(path, Conversation(user_name="U", bot_name="B", system="x"), model="m")
+    run(f"/load {path}")
+
+    exchange = session.dialogue.chat.ask("hi")
+    assert exchange.request.generation.stop == ("\nU:",)
+    assert session.dialogue.chat.context()[0] == "x\n\n"
+
+
+@pytest.mark.parametrize("name", ["plain", "missing/talk.json", ".", "nul\0", "/dev/null"])
+def test_a_place_that_is_not_for_conversations_is_left_alone(
+    run: Run, session: Session, tmp_path: pathlib.Path, name: str
+) -> None:
+    """Neither written over nor loaded; the chat goes on."""
+    (tmp_path / "plain").write_text("precious")
+    out, err = run("a", f"/save {tmp_path / name}", f"/load {tmp_path / name}", "b")
+
+    assert out == "A\n\nB\n\n"
+    assert session.turns == [("a", "A"), ("b", "B")]
+    assert err.count("gpt2: error: ") == 2
+    assert (tmp_path / "plain").read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [tmp_path / "plain"]
+
+
+@pytest.mark.parametrize("line", ["/save", "/load", "/save ~nosuchuser/x", "/load ~nosuchuser/x"])
+def test_a_command_that_needs_a_file_says_so(run: Run, line: str) -> None:
+    """With an example, or with what is wrong."""
+    _, err = run(line)
+    assert err.startswith(f"gpt2: error: {line.split()[0]}: ")
+    assert err.count("\n") == 1
+
+
+def test_a_tilde_is_the_users_home(
+    run: Run, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a shell."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    run("a", "/save ~/talk.json")
+    assert json.loads((tmp_path / "talk.json").read_bytes())["turns"][0]["reply"] == "A"
+
+
+# Completion
+
+
+def completions(text: str) -> list[str]:
+    """Return the lines that a line can become."""
+    return [text[: len(text) + begins] + found for found, begins in complete(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/s", ["/set", "/show", "/save", "/stats"]),
+        ("/regen", ["/regen"]),
+        ("/nosuch", []),
+        ("", []),
+        ("hello /s", []),
+        ("/help s", ["/help set", "/help show", "/help save", "/help stats"]),
+        ("/set max", ["/set max-new-tokens"]),
+        ("/set top-", ["/set top-k", "/set top-p"]),
+        ("/set top-k 4", []),
+        ("/undo x", []),
+    ],
+)
+def test_commands_and_options_are_completed(text: str, expected: list[str]) -> None:
+    """Where they stand; nothing else."""
+    assert completions(text) == expected
+
+
+def test_files_are_completed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders with a slash; from here, from the root, and from home."""
+    for name in ("talk one.json", "talk2.json", "other"):
+        (tmp_path / name).touch()
+    (tmp_path / "talks").mkdir()
+    (tmp_path / "talks" / "x").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    found = ["talk one.json", "talk2.json", "talks/"]
+    assert completions("/save ta") == [f"/save {name}" for name in found]
+    assert completions(f"/load {tmp_path}/ta") == [f"/load {tmp_path}/{name}" for name in found]
+    assert completions("/load ~/ta") == [f"/load ~/{name}" for name in found]
+    assert completions("/load talks/") == ["/load talks/x"]
+    assert completions("/load talk o") == ["/load talk one.json"]
+
+
+@pytest.mark.parametrize("text", ["/load nosuch/", "/load ~nosuchuser/", "/load a\0/", "/save \0"])
+def test_where_there_are_no_files_nothing_is_completed(
+    text: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error here would end the chat."""
+    monkeypatch.chdir(tmp_path)
+    assert completions(text) == []
+
+
+def test_a_command_is_found_by_its_name() -> None:
+    """Or by the name that people know from elsewhere."""
+    assert find_command("undo") is find_command("/undo") is COMMANDS["/undo"]
+    assert find_command("/bye") is COMMANDS["/exit"]
+    with pytest.raises(UsageError):
+        find_command("")

@@ -1,0 +1,312 @@
+"""Claims about a chat in progress: what is told, what goes on, what ends it."""
+
+import json
+import pathlib
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpt2cli.chat import Conversation, read_conversation
+from gpt2cli.errors import ModelError, OutputError
+from gpt2cli.tokenizer import Tokenizer
+from tests.gpt2cli.commands.dialogues import open_session
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C do what it does in a program in the foreground."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+class Presses:
+    """Presses Ctrl-C in the midst of the model's work."""
+
+    def __init__(self, work: Any, *, at: int, times: int = 1) -> None:
+        self._work = work
+        self._left = at
+        self._times = times
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Do the work; press when it is time."""
+        result = self._work(*arguments)
+        self._left -= 1
+        if self._left == 0:
+            for _ in range(self._times):
+                signal.raise_signal(signal.SIGINT)
+        return result
+
+
+def test_a_script_is_answered_line_by_line(ascii_tokenizer: Tokenizer, capsys: Capture) -> None:
+    """One newline after each reply, and nothing else anywhere."""
+    session = open_session(ascii_tokenizer)
+
+    assert session.run("a", "", "b", '"""c', 'd"""') == "A\nB\nC\nD\n"
+    assert session.turns == [("a", "A"), ("b", "B"), ("c\nd", "C\nD")]
+    assert capsys.readouterr().err == ""
+    assert not session.dialogue.failed
+
+
+def test_what_comes_to_nothing_is_told_with_its_line_and_the_rest_goes_on(
+    ascii_tokenizer: Tokenizer, capsys: Capture
+) -> None:
+    """A command that is none, one that cannot be done, a message that does not fit."""
+    session = open_session(ascii_tokenizer)
+
+    assert session.run("/nosuch", "/undo", "m" * 300, "a") == "A\n"
+    assert session.turns == [("a", "A")]
+    assert session.dialogue.failed
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": line ")[2][:3] for line in lines] == ["1: ", "2: ", "3: "]
+    assert "there is no command /nosuch" in lines[0]
+    assert lines[1] == "gpt2: error: line 2: nothing has been said yet"
+    assert "311 tokens, the model takes 200" in lines[2]
+
+
+def test_a_person_is_not_told_of_lines(ascii_tokenizer: Tokenizer, capsys: Capture) -> None:
+    """They see it."""
+    open_session(ascii_tokenizer, on_terminal=True).run("/undo")
+    assert capsys.readouterr().err == "gpt2: error: nothing has been said yet\n"
+
+
+def test_a_model_that_fails_is_told_and_the_chat_goes_on(
+    ascii_tokenizer: Tokenizer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is no turn; it can be sent again."""
+    session = open_session(ascii_tokenizer)
+
+    def fail(*arguments: Any) -> Any:
+        raise ModelError("out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session.engine, "decode", fail)
+        session.run("ab")
+    assert capsys.readouterr().err == "gpt2: error: line 1: out of memory\n"
+    assert session.turns == []
+    assert session.run("ab") == "AB\n"
+
+
+def test_replies_that_cannot_be_written_end_it(
+    ascii_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that follows could be."""
+    session = open_session(ascii_tokenizer)
+
+    def fail(piece: str) -> None:
+        raise OutputError("full")
+
+    monkeypatch.setattr(session.dialogue.view, "show", fail)
+    with pytest.raises(OutputError):
+        session.run("a", "b")
+
+
+def test_a_reader_who_left_ends_it(ascii_tokenizer: Tokenizer) -> None:
+    """In the midst of a reply, and before the next message is read."""
+    session = open_session(ascii_tokenizer)
+    session.dialogue.abandoned = lambda: bool(session.turns)
+    assert session.run("a", "b") == "A\n"
+
+    session = open_session(ascii_tokenizer)
+    session.dialogue.abandoned = lambda: session.engine.count("decode") > 2
+    assert session.run("abcdef", "b") == "ABC\n"
+
+
+# Ctrl-C
+
+
+def test_ctrl_c_ends_the_reply_and_keeps_it(ascii_tokenizer: Tokenizer) -> None:
+    """On a terminal the chat goes on, and the next message is seen after what was said."""
+    session = open_session(ascii_tokenizer, on_terminal=True)
+    session.engine.decode = Presses(session.engine.decode, at=2)  # type: ignore[method-assign]
+
+    assert session.run("abcdef", "x") == "AB\n\nX\n\n"
+    assert session.turns == [("abcdef", "AB"), ("x", "X")]
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_ctrl_c_pressed_again_keeps_what_was_shown(ascii_tokenizer: Tokenizer, times: int) -> None:
+    """People press it twice: the chat goes on all the same."""
+    session = open_session(ascii_tokenizer, on_terminal=True)
+    session.engine.decode = Presses(  # type: ignore[method-assign]
+        session.engine.decode, at=3, times=times
+    )
+
+    assert session.run("abcdef", "x") == "AB\n\nX\n\n"
+    assert session.turns == [("abcdef", "AB"), ("x", "X")]
+
+
+def test_ctrl_c_in_a_script_ends_it_with_what_was_made(ascii_tokenizer: Tokenizer) -> None:
+    """Nobody types the next line: all of it was meant to run."""
+    session = open_session(ascii_tokenizer)
+    session.engine.decode = Presses(session.engine.decode, at=2)  # type: ignore[method-assign]
+
+    assert session.run("abcdef", "x") == "AB\n"
+    assert session.dialogue.interrupted
+
+
+def test_ctrl_c_pressed_twice_in_a_script_ends_it_at_once(ascii_tokenizer: Tokenizer) -> None:
+    """As everywhere; the line that was begun is finished."""
+    session = open_session(ascii_tokenizer)
+    session.engine.decode = Presses(  # type: ignore[method-assign]
+        session.engine.decode, at=3, times=2
+    )
+
+    with pytest.raises(KeyboardInterrupt):
+        session.run("abcdef", "x")
+    assert session.written() == "AB\n"
+
+
+@pytest.mark.parametrize("on_terminal", [False, True])
+def test_ctrl_c_between_replies_ends_only_what_goes_on(
+    ascii_tokenizer: Tokenizer, on_terminal: bool
+) -> None:
+    """It may come just after a reply has ended, or while a command runs."""
+    session = open_session(ascii_tokenizer, on_terminal=on_terminal)
+    if not on_terminal:
+        with pytest.raises(KeyboardInterrupt):
+            session.run("a", KeyboardInterrupt(), "b")
+        return
+    assert session.run("a", KeyboardInterrupt(), "b") == "A\n\nB\n\n"
+
+
+# What is told
+
+
+def test_a_conversation_that_outgrows_the_model_is_told_once(
+    ascii_tokenizer: Tokenizer, capsys: Capture
+) -> None:
+    """At the first turn that makes others go; every reply is there."""
+    session = open_session(ascii_tokenizer, conversation=Conversation(system="A wood."))
+
+    messages = [f"turn {number}" for number in range(60)]
+    assert session.run(*messages) == "".join(f"{message.upper()}\n" for message in messages)
+    assert capsys.readouterr().err == (
+        "gpt2: the conversation has outgrown the model's 200 tokens: the model no longer sees its "
+        "oldest turns (/context shows what it sees)\n"
+    )
+    assert session.dialogue.chat.context()[0].startswith("A wood.\n\nUser: turn ")
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_person_is_told_once_what_cut_a_reply(
+    ascii_tokenizer: Tokenizer, capsys: Capture, quiet: bool
+) -> None:
+    """And how to have more; not when quiet."""
+    session = open_session(ascii_tokenizer, on_terminal=True, quiet=quiet, n_positions=400)
+    session.run("m" * 50, "m" * 50)
+
+    told = "gpt2: stopped after 40 tokens; /set max-new-tokens N changes that\n"
+    assert capsys.readouterr().err == ("" if quiet else told)
+
+
+def test_a_reply_that_met_the_models_limit_is_told(
+    ascii_tokenizer: Tokenizer, capsys: Capture
+) -> None:
+    """As `generate` does."""
+    session = open_session(ascii_tokenizer)
+    session.run("m" * 189, "a")
+
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "gpt2: stopped at the model's limit of 200 tokens; the next message makes the oldest "
+        "turns go"
+    )
+    assert session.turns[1] == ("a", "A")
+
+
+def test_an_empty_reply_is_told_to_a_person(ascii_tokenizer: Tokenizer, capsys: Capture) -> None:
+    """Who would else wonder; a script has its empty line."""
+    open_session(ascii_tokenizer, lambda message: "\n", on_terminal=True).run("a")
+    assert capsys.readouterr().err == "gpt2: the model said nothing\n"
+    session = open_session(ascii_tokenizer, lambda message: "\n")
+    assert session.run("a", "b") == "\n\n"
+    assert capsys.readouterr().err == ""
+
+
+def test_statistics_are_told_after_each_reply(ascii_tokenizer: Tokenizer, capsys: Capture) -> None:
+    """Also when quiet: they were asked for; the second turn prefills only its own tokens."""
+    session = open_session(ascii_tokenizer, stats=True, quiet=True, seed=7)
+    assert session.run("hi", "hi") == "HI\nHI\n"
+
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("seed")] == ["seed 7", "seed 8"]
+    prefills = [line.split()[1] for line in lines if line.startswith("prefill")]
+    assert prefills == [str(len("User: hi\nBot:")), str(len("\nUser: hi\nBot:"))]
+
+
+def test_records_are_one_for_each_turn(ascii_tokenizer: Tokenizer) -> None:
+    """Commands have none; a turn drawn anew has its number again."""
+    session = open_session(ascii_tokenizer, as_records=True, seed=5)
+    lines = session.run("a", "/help", "/nosuch", "b", "/regen", "/undo").splitlines()
+
+    records = [json.loads(line) for line in lines]
+    assert [(r["index"], r["prompt"], r["completion"], r["seed"]) for r in records] == [
+        (0, "a", "A", 5),
+        (1, "b", "B", 6),
+        (1, "b", "B", 6),
+    ]
+
+
+# The session's file
+
+
+def test_the_session_is_written_after_each_turn(
+    ascii_tokenizer: Tokenizer, tmp_path: pathlib.Path
+) -> None:
+    """And after what changes turns without one."""
+    path = tmp_path / "session.json"
+    session = open_session(ascii_tokenizer, session=path)
+
+    def kept() -> list[str]:
+        return [turn.message for turn in read_conversation(path).turns]
+
+    session.run("a")
+    assert kept() == ["a"]
+    session.run("b", "/undo")
+    assert kept() == ["a"]
+    session.run("/reset")
+    assert kept() == []
+
+
+def test_a_session_that_cannot_be_written_is_told_and_the_chat_goes_on(
+    ascii_tokenizer: Tokenizer, tmp_path: pathlib.Path, capsys: Capture
+) -> None:
+    """Each time; what another process has written stays, and /save works elsewhere."""
+    path, other = tmp_path / "session.json", tmp_path / "other.json"
+    session = open_session(ascii_tokenizer, session=path)
+    session.run("a")
+    path.write_text("else")
+
+    assert session.run("b", "c", f"/save {other}") == "B\nC\n"
+
+    assert session.dialogue.failed
+    assert path.read_text() == "else"
+    assert len(read_conversation(other).turns) == 3
+    err = capsys.readouterr().err
+    assert err.count("was changed by another process and is left alone") == 2
+    assert err.count("error") == 2
+
+
+def test_ctrl_c_while_the_session_is_written_waits_for_its_end(
+    ascii_tokenizer: Tokenizer, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next turn would take its own file for another process's."""
+    path = tmp_path / "session.json"
+    session = open_session(ascii_tokenizer, session=path, on_terminal=True)
+    assert session.dialogue.session is not None
+    write = session.dialogue.session.write
+
+    def write_and_press(conversation: Conversation) -> None:
+        signal.raise_signal(signal.SIGINT)
+        write(conversation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session.dialogue.session, "write", write_and_press)
+        session.run("a")
+    assert session.run("b") == "B\n\n"
+    assert not session.dialogue.failed
+    assert len(read_conversation(path).turns) == 2
