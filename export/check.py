@@ -1,5 +1,8 @@
 """Runs a written graph by plain `session.run` against the NumPy oracle.
 
+Both have the same weights: those of the model folder, which `export.check_weights` holds against
+the checkpoint's. So what the graph may differ by is what its arithmetic rounds, not its weights.
+
 No model folder takes its name unchecked. The short check has two rows of different lengths,
 prefilled one by one, then decoded together. The full one has more and longer rows, and a prompt of
 all positions, in one piece and cut.
@@ -7,19 +10,21 @@ all positions, in one piece and cut.
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import onnxruntime
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from export.checkpoint import Weights
 from export.config import GPT2Config
 from export.errors import CheckError
+from export.graph_runner import CPU_PROVIDER, GraphRunner, open_session
+from export.precision import Precision
 from export.reference import Reference
+from export.rounding import round_entering
+from export.storage import STORAGES
 
 Array = NDArray[Any]
 
@@ -27,83 +32,21 @@ Array = NDArray[Any]
 # least 1). Random models of the 124M and the 1558M shape, with and without outlier channels, show
 # 1.4e-5 over the short check's six positions, the trained starter 1e-6.
 TOLERANCE: Final = 2e-4
-# Where that is exceeded, float32's own error counts: the difference of the float32 oracle from the
-# float64 one, times this. Random models amplify it along a text: at the 1558M shape two right
-# forwards of 1024 tokens differ by 1.3e-3. Measured: graph and oracle differ by up to 1.8 times it.
-NOISE_FACTOR: Final = 10.0
-
-CPU_PROVIDER: Final = "CPUExecutionProvider"
-_CUDA_PROVIDER: Final = "CUDAExecutionProvider"
+# Where that is exceeded, the precision's own error counts: by how much its rounding moves the
+# oracle's logits, times this. In float32 that is the difference from the float64 oracle; random
+# models amplify it along a text: at the 1558M shape two right forwards of 1024 tokens differ by
+# 1.3e-3. The others round what enters each matrix, to float16 or to whole numbers. Two right
+# forwards do not round alike for long: one number on the other side of a half is soon many.
+# Measured, starter and 124M with and without outliers: graph and oracle differ by up to 1.8 times
+# the noise in float32, 1.9 in float16, 1.25 in int8 and int4, whose noise is 100 times as large.
+NOISE_FACTORS: Final[Mapping[Precision, float]] = {
+    Precision.FP32: 10.0,
+    Precision.FP16: 10.0,
+    Precision.INT8: 4.0,
+    Precision.INT4: 4.0,
+}
 
 _CAPACITY_STEP: Final = 8
-
-
-def open_session(model_path: Path, provider: str = CPU_PROVIDER) -> Any:
-    """Load a graph as the engine does, with all that ONNX Runtime then does to graph and weights.
-
-    So the weights are packed into memory of ONNX Runtime's own, once, and not left mapped.
-
-    Raises:
-        CheckError: if ONNX Runtime cannot load it, or would run it elsewhere.
-    """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what is an error is raised
-    # TF32, on by default, keeps 10 bits of a factor.
-    settings = {"use_tf32": "0"} if provider == _CUDA_PROVIDER else {}
-    with _translated():
-        session = onnxruntime.InferenceSession(
-            str(model_path), options, providers=[(provider, settings)]
-        )
-    if provider not in session.get_providers():  # it fell back to the CPU
-        raise CheckError(f"ONNX Runtime cannot run the exported graph by {provider}")
-    return session
-
-
-class GraphRunner:
-    """A graph and its cache as plain arrays: every call passes the whole cache in and out."""
-
-    def __init__(self, session: Any, config: GPT2Config, *, rows: int, capacity: int) -> None:
-        self._session = session
-        self._names = [output.name for output in session.get_outputs()]
-        shape = (rows, config.n_head, capacity, config.head_dim)
-        self._cache = {
-            f"past_key_values.{layer}.{part}": np.zeros(shape, np.float32)  # [B, H, M, D]
-            for layer in range(config.n_layer)
-            for part in ("key", "value")
-        }
-
-    def run(
-        self,
-        ids: Sequence[Sequence[int]],
-        starts: Sequence[int],
-        *,
-        first_row: int = 0,
-        asked: Sequence[int] | None = None,
-    ) -> Array:
-        """Append tokens to consecutive rows: [B, S] ids, [B] past lengths -> logits [B, K, V].
-
-        `asked` are K places in S, the same for every row; default: all of S.
-
-        Raises:
-            CheckError: if ONNX Runtime cannot run the graph.
-        """
-        input_ids = np.array(ids, np.int64)
-        batch, length = input_ids.shape
-        rows = slice(first_row, first_row + batch)
-        steps = np.arange(length, dtype=np.int64)
-        feeds = {
-            "input_ids": input_ids,
-            "position_ids": np.array(starts, np.int64)[:, None] + steps,
-            "logit_positions": np.tile(steps if asked is None else np.array(asked), (batch, 1)),
-        }
-        past = {name: array[rows] for name, array in self._cache.items()}
-        with _translated():
-            values = self._session.run(self._names, feeds | past)
-        outputs = dict(zip(self._names, values, strict=True))
-        for name, array in self._cache.items():
-            array[rows] = outputs[name.replace("past_key_values", "present")]
-        logits: Array = outputs["logits"]
-        return logits
 
 
 class Expectation:
@@ -115,13 +58,16 @@ class Expectation:
         self.text = text
         self.asked = asked
         self._model = (config, weights)
-        self._logits = self._compute(np.float32)  # [K, V]
+        self._logits = Reference(*self._model, dtype=np.float32).logits(text, asked)  # [K, V]
+        self._noises: dict[Precision, float] = {}
 
-    def compare(self, found: Array, position: int, what: str) -> None:
+    def compare(
+        self, found: Array, position: int, what: str, *, precision: Precision = Precision.FP32
+    ) -> None:
         """Hold logits [V] found at one of the asked positions against the oracle's.
 
         Raises:
-            CheckError: if they differ by more than float32 can.
+            CheckError: if they differ by more than arithmetic of the precision can.
         """
         expected = self._logits[self.asked.index(position)]
         if not np.isfinite(expected).all():
@@ -130,25 +76,34 @@ class Expectation:
         allowed = TOLERANCE * max(1.0, float(np.abs(expected).max()))
         if difference <= allowed:
             return
-        allowed = max(allowed, NOISE_FACTOR * self._noise)
+        allowed = max(allowed, NOISE_FACTORS[precision] * self._find_noise(precision))
         if not difference <= allowed:  # also when it is NaN
             raise CheckError(
                 f"the exported graph is wrong at {what}: logits differ from the reference by "
                 f"{difference:.2g} where {allowed:.2g} is allowed"
             )
 
-    @functools.cached_property
-    def _noise(self) -> float:
-        """By how much rounding to float32 moves the oracle's logits; costs a second forward."""
-        return float(np.abs(self._logits - self._compute(np.float64)).max())
-
-    def _compute(self, dtype: DTypeLike) -> Array:
-        return Reference(*self._model, dtype=dtype).logits(self.text, self.asked)
+    def _find_noise(self, precision: Precision) -> float:
+        """Return by how much rounding moves the oracle's logits; costs another forward, once."""
+        if precision not in self._noises:
+            if precision is Precision.FP32:
+                other = Reference(*self._model, dtype=np.float64)
+            else:
+                rounded = functools.partial(round_entering, storage=STORAGES[precision])
+                other = Reference(*self._model, dtype=np.float32, rounded=rounded)
+            moved = np.abs(self._logits - other.logits(self.text, self.asked))
+            self._noises[precision] = float(moved.max())
+        return self._noises[precision]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # compare tells what is not finite
 def check_short(
-    model_path: Path, config: GPT2Config, weights: Weights, *, provider: str = CPU_PROVIDER
+    model_path: Path,
+    config: GPT2Config,
+    weights: Weights,
+    *,
+    precision: Precision = Precision.FP32,
+    provider: str = CPU_PROVIDER,
 ) -> None:
     """Check prefill, decode and two ragged rows over a handful of positions.
 
@@ -157,8 +112,9 @@ def check_short(
     """
     longest = min(config.n_positions, 6)
     rows = _expect_rows(config, weights, [longest, max(1, longest - 2)])
-    session = open_session(model_path, provider)  # after the oracle: one of them in memory
-    _check_rows(session, config, rows, decoded=min(2, longest - 1))
+    # Opened after the oracle is done: one of them in memory.
+    for session, rounding in _open_sessions(model_path, precision, provider):
+        _check_rows(session, config, rows, rounding, decoded=min(2, longest - 1))
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -167,6 +123,7 @@ def check_full(
     config: GPT2Config,
     weights: Weights,
     *,
+    precision: Precision = Precision.FP32,
     report: Callable[[str], None] = lambda stage: None,
 ) -> None:
     """Check ragged rows, and split prefills and decode steps up to the last position.
@@ -174,23 +131,42 @@ def check_full(
     Raises:
         CheckError: with the largest difference found.
     """
-    report("checking ragged rows")
     limit = config.n_positions
     lengths = sorted({1, min(2, limit), min(9, limit), min(33, limit)})
     rows = _expect_rows(config, weights, lengths)
     [text] = _draw_texts(config, [limit])
     asked = sorted({0, 1 % limit, limit // 3, limit // 2, max(0, limit - 2), limit - 1})
     whole = Expectation(config, weights, text, asked)
-    session = open_session(model_path)
-    _check_rows(session, config, rows, decoded=min(8, limit))
-    report(f"checking all {limit} positions")
-    for cuts in ([], [1], [limit // 3, limit // 2], [limit - 1], [limit - 2, limit - 1]):
-        report(f"checking a prefill cut at {cuts}" if cuts else "checking a prefill in one piece")
-        _check_cut(session, config, whole, sorted({c for c in cuts if 0 < c < limit}))
+    for session, rounding in _open_sessions(model_path, precision, CPU_PROVIDER):
+        report("checking ragged rows")
+        _check_rows(session, config, rows, rounding, decoded=min(8, limit))
+        report(f"checking all {limit} positions")
+        for cuts in ([], [1], [limit // 3, limit // 2], [limit - 1], [limit - 2, limit - 1]):
+            way = f"cut at {cuts}" if cuts else "in one piece"
+            report(f"checking a prefill {way}")
+            _check_cut(session, config, whole, rounding, sorted({c for c in cuts if 0 < c < limit}))
+
+
+def _open_sessions(
+    model_path: Path, precision: Precision, provider: str
+) -> Iterator[tuple[Any, Precision]]:
+    """Yield the graph's sessions, each with the precision of what it rounds.
+
+    Where products are of whole numbers, that is first one that computes them in float32: from it
+    any wrong operand shows, as it would not in the noise of the other.
+    """
+    if STORAGES[precision].matrices is not None and provider == CPU_PROVIDER:
+        yield open_session(model_path, exact=True), Precision.FP32
+    yield open_session(model_path, provider), precision
 
 
 def _check_rows(
-    session: Any, config: GPT2Config, rows: Sequence[Expectation], *, decoded: int
+    session: Any,
+    config: GPT2Config,
+    rows: Sequence[Expectation],
+    precision: Precision,
+    *,
+    decoded: int,
 ) -> None:
     """Prefill each row by itself, then decode the last `decoded` tokens of all rows together."""
     texts = [row.text for row in rows]
@@ -201,16 +177,23 @@ def _check_rows(
         if start:
             found = runner.run([row.text[:start]], [0], first_row=number)[0]
             for place in range(start):
-                row.compare(found[place], place, f"prefill of row {number}")
+                row.compare(found[place], place, f"prefill of row {number}", precision=precision)
     for step in range(decoded):
         places = [min(start + step, len(t) - 1) for start, t in zip(starts, texts, strict=True)]
         ids = [[text[place]] for text, place in zip(texts, places, strict=True)]
         found = runner.run(ids, places)[:, 0]
         for number, (row, place) in enumerate(zip(rows, places, strict=True)):
-            row.compare(found[number], place, f"decode step {step} of row {number}")
+            what = f"decode step {step} of row {number}"
+            row.compare(found[number], place, what, precision=precision)
 
 
-def _check_cut(session: Any, config: GPT2Config, whole: Expectation, cuts: Sequence[int]) -> None:
+def _check_cut(
+    session: Any,
+    config: GPT2Config,
+    whole: Expectation,
+    precision: Precision,
+    cuts: Sequence[int],
+) -> None:
     """Feed one text in the pieces between `cuts`."""
     limit = len(whole.text)
     runner = GraphRunner(session, config, rows=1, capacity=limit)
@@ -219,7 +202,7 @@ def _check_cut(session: Any, config: GPT2Config, whole: Expectation, cuts: Seque
         places = [position - start for position in positions]  # all of them would be S·V numbers
         found = runner.run([whole.text[start:stop]], [start], asked=places)[0]  # [K, V]
         for position, logits in zip(positions, found, strict=True):
-            whole.compare(logits, position, f"position {position}")
+            whole.compare(logits, position, f"position {position}", precision=precision)
 
 
 def _expect_rows(config: GPT2Config, weights: Weights, lengths: Sequence[int]) -> list[Expectation]:
@@ -231,12 +214,3 @@ def _draw_texts(config: GPT2Config, lengths: Sequence[int]) -> list[list[int]]:
     """Return seeded ids spread over the whole vocabulary."""
     draw = np.random.Generator(np.random.Philox(0))
     return [draw.integers(0, config.vocab_size, length).tolist() for length in lengths]
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # onnxruntime's exceptions have no base of their own
-        reason = " ".join(str(error).split())
-        raise CheckError(f"ONNX Runtime cannot run the exported graph: {reason}") from error

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -21,13 +21,16 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from export.check import CPU_PROVIDER, check_full, check_short
-from export.checkpoint import Checkpoint, expected_weights, open_checkpoint
+from export.check import check_full, check_short
+from export.check_weights import check_weights
+from export.checkpoint import Weights, expected_weights, open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckpointError, OutputError
 from export.graph import GRAPH_VERSION, add_weight, build_graph
+from export.graph_runner import CPU_PROVIDER
 from export.origin import describe_local
 from export.precision import Precision
+from export.storage import FLOAT16, STORAGES, Storage, encode
 from export.tokenizer import TokenizerFacts, gather_facts, read_tokenizer
 
 MODEL_FILE: Final = "model.onnx"
@@ -70,13 +73,17 @@ def convert(
     config, facts = _read_valid(source)
     with open_checkpoint(source) as weights, _written_whole(out, force=force) as folder:
         report("writing the graph and the weights")
-        _write_model(folder, config, weights)
+        faults = write_model(folder, config, weights, STORAGES[precision])
+        if faults:
+            raise CheckpointError(source, faults)
         _copy_descriptions(source, folder)
         report("checking the graph against the NumPy reference")
+        model = folder / MODEL_FILE
+        written = check_weights(model, config, weights, precision)
         if full_check:
-            check_full(folder / MODEL_FILE, config, weights, report=report)
+            check_full(model, config, written, precision=precision, report=report)
         else:
-            check_short(folder / MODEL_FILE, config, weights)
+            check_short(model, config, written, precision=precision)
         manifest = _describe(folder, config, facts, precision)
         manifest["source"] = origin if origin is not None else describe_local(source)
         _write_json(folder / MANIFEST_FILE, manifest)
@@ -113,15 +120,25 @@ def _gathering(faults: list[str]) -> Iterator[None]:
         faults.append(f"cannot be read: {error.strerror}")
 
 
-def _write_model(folder: Path, config: GPT2Config, weights: Checkpoint) -> None:
-    """Write the graph and stream the weights beside it, one in memory at a time."""
-    model = build_graph(config)
+def write_model(
+    folder: Path, config: GPT2Config, weights: Weights, storage: Storage
+) -> Sequence[str]:
+    """Write the graph and stream the weights beside it, one in memory at a time.
+
+    Returns a sentence for every weight that the precision cannot hold.
+    """
+    model = build_graph(config, storage)
+    faults = []
     with (folder / DATA_FILE).open("wb") as file:
-        for name, shape in expected_weights(config).items():
-            file.write(b"\0" * (-file.tell() % _ALIGNMENT))
-            add_weight(model, name, shape, DATA_FILE, file.tell())
-            file.write(np.ascontiguousarray(weights.read(name), "<f4").data)
+        for name in expected_weights(config):
+            for part in encode(storage, name, weights.read(name)):
+                if part.array.dtype == FLOAT16 and not np.isfinite(part.array).all():
+                    faults.append(f"{name} holds numbers that fp16 cannot (beyond 65504)")
+                file.write(b"\0" * (-file.tell() % _ALIGNMENT))
+                add_weight(model, part, DATA_FILE, file.tell())
+                file.write(np.ascontiguousarray(part.array).data)
     onnx.save_model(model, folder / MODEL_FILE)
+    return faults
 
 
 def _copy_descriptions(source: Path, folder: Path) -> None:

@@ -7,20 +7,25 @@ from typing import Any
 
 import onnx
 
+from export.checkpoint import expected_weights
+from export.config import read_config
 from export.convert import MODEL_FILE
 
 
 def describe(folder: Path) -> dict[str, Any]:
     """Return config, number of parameters, and inputs and outputs as [name, dtype, axes].
 
+    The parameters are those of the checkpoint, in whatever way they are stored.
+
     Raises:
         OSError: if the folder's files cannot be read.
+        CheckpointError: if its configuration is damaged.
     """
     graph = onnx.load(folder / MODEL_FILE, load_external_data=False).graph
-    weights = [tensor for tensor in graph.initializer if tensor.external_data]
+    shapes = expected_weights(read_config(folder)).values()
     return {
         "config": json.loads((folder / "config.json").read_bytes()),
-        "parameters": sum(math.prod(tensor.dims) for tensor in weights),
+        "parameters": sum(math.prod(shape) for shape in shapes),
         "inputs": [_describe_value(value) for value in graph.input],
         "outputs": [_describe_value(value) for value in graph.output],
     }

@@ -15,14 +15,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from export.config import GPT2Config
+from export.nodes import Nodes
+from export.precision import Precision
+from export.storage import FLOAT32, STORAGES, BlockFormat, Part, Storage
 
 GRAPH_VERSION: Final = 1  # raised whenever the graph of the same checkpoint changes
 _OPSET: Final = 24  # TensorScatter; Attention with a boolean mask over a padded cache
+_MICROSOFT: Final = "com.microsoft"  # MatMulNBits, GatherBlockQuantized
+_MICROSOFT_OPSET: Final = 1
 _IR_VERSION: Final = 11
+_FP32: Final = STORAGES[Precision.FP32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,78 +39,67 @@ class Tensor:
     axes: tuple[int | str, ...]
 
 
-def inputs_of(config: GPT2Config) -> list[Tensor]:
+def inputs_of(config: GPT2Config, storage: Storage = _FP32) -> list[Tensor]:
     """Return the graph's inputs in order."""
     return [
         Tensor("input_ids", TensorProto.INT64, ("B", "S")),
         Tensor("position_ids", TensorProto.INT64, ("B", "S")),  # consecutive within a row
         Tensor("logit_positions", TensorProto.INT64, ("B", "K")),  # places in S, 0-based
-        *_cache(config, "past_key_values"),
+        *_cache(config, storage, "past_key_values"),
     ]
 
 
-def outputs_of(config: GPT2Config) -> list[Tensor]:
-    """Return the graph's outputs in order."""
+def outputs_of(config: GPT2Config, storage: Storage = _FP32) -> list[Tensor]:
+    """Return the graph's outputs in order; logits are float32 in every precision."""
     return [
         Tensor("logits", TensorProto.FLOAT, ("B", "K", config.vocab_size)),
-        *_cache(config, "present"),
+        *_cache(config, storage, "present"),
     ]
 
 
-def _cache(config: GPT2Config, prefix: str) -> list[Tensor]:
+def _cache(config: GPT2Config, storage: Storage, prefix: str) -> list[Tensor]:
     axes = ("B", config.n_head, "M", config.head_dim)
+    element_type = helper.np_dtype_to_tensor_dtype(storage.activations)
     return [
-        Tensor(f"{prefix}.{layer}.{part}", TensorProto.FLOAT, axes)
+        Tensor(f"{prefix}.{layer}.{part}", element_type, axes)
         for layer in range(config.n_layer)
         for part in ("key", "value")
     ]
 
 
-class _Graph:
-    """Collects nodes. Every node and every constant is named after its output, which is unique."""
-
-    def __init__(self) -> None:
-        self.nodes: list[NodeProto] = []
-        self.constants: dict[str, TensorProto] = {}
-        self._outputs: set[str] = set()
-
-    def add(self, op: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
-        """Add a node with one output and return the output's name."""
-        self.add_split(op, inputs, [output], **attributes)
-        return output
-
-    def add_split(
-        self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
-    ) -> None:
-        """Add a node with several outputs."""
-        taken = self._outputs.intersection(outputs)
-        if taken:
-            raise ValueError(f"two nodes write {sorted(taken)}")
-        self._outputs.update(outputs)
-        node = helper.make_node(op, list(inputs), list(outputs), name=outputs[0], **attributes)
-        self.nodes.append(node)
-
-    def constant(self, name: str, value: Sequence[int] | int | float) -> str:
-        """Return the name of a constant, int64 or float32; same name, same value."""
-        dtype = np.float32 if isinstance(value, float) else np.int64
-        array: NDArray[Any] = np.array(value, dtype)
-        tensor = numpy_helper.from_array(array, name)
-        if self.constants.setdefault(name, tensor) != tensor:
-            raise ValueError(f"constant {name} has two values")
-        return name
-
-
-def _layer_norm(g: _Graph, config: GPT2Config, x: str, name: str) -> str:
+def _layer_norm(g: Nodes, config: GPT2Config, x: str, name: str) -> str:
     inputs = [x, f"{name}.weight", f"{name}.bias"]
     return g.add("LayerNormalization", inputs, name, axis=-1, epsilon=config.layer_norm_epsilon)
 
 
-def _linear(g: _Graph, x: str, name: str) -> str:
-    product = g.add("MatMul", [x, f"{name}.weight"], f"{name}.product")  # weight [in, out]
+def _linear(g: Nodes, x: str, name: str, axes: tuple[int, int]) -> str:
+    """Apply a weight [in, out] = `axes` and its bias: [B, S, in] -> [B, S, out]."""
+    form = g.storage.matrices
+    if form is not None:
+        return _multiply_blocks(g, [x, f"{name}.weight", f"{name}.bias"], name, form, axes)
+    product = g.add("MatMul", [x, f"{name}.weight"], f"{name}.product")
     return g.add("Add", [product, f"{name}.bias"], name)
 
 
-def _activation(g: _Graph, config: GPT2Config, x: str, name: str) -> str:
+def _multiply_blocks(
+    g: Nodes, operands: Sequence[str], name: str, form: BlockFormat, axes: tuple[int, int]
+) -> str:
+    """Multiply x by a weight in blocks, and add a bias if there is a third operand."""
+    x, weight, *bias = operands
+    return g.add(
+        "MatMulNBits",
+        [x, f"{weight}.blocks", f"{weight}.scales", *(["", "", *bias] if bias else [])],
+        name,
+        domain=_MICROSOFT,
+        K=axes[0],
+        N=axes[1],
+        bits=form.bits,
+        block_size=form.size,
+        accuracy_level=form.accuracy_level,
+    )
+
+
+def _activation(g: Nodes, config: GPT2Config, x: str, name: str) -> str:
     match config.activation:
         case "gelu_tanh":
             return g.add("Gelu", [x], name, approximate="tanh")
@@ -123,21 +117,21 @@ def _activation(g: _Graph, config: GPT2Config, x: str, name: str) -> str:
     raise ValueError(f"no formula for activation {config.activation}")
 
 
-def _split_heads(g: _Graph, config: GPT2Config, x: str) -> str:
+def _split_heads(g: Nodes, config: GPT2Config, x: str) -> str:
     shape = g.constant("heads.shape", [0, 0, config.n_head, config.head_dim])
     apart = g.add("Reshape", [x, shape], f"{x}.heads")  # [B, S, H, D]
     return g.add("Transpose", [apart], f"{x}.by_head", perm=[0, 2, 1, 3])  # [B, H, S, D]
 
 
-def _merge_heads(g: _Graph, config: GPT2Config, x: str) -> str:
+def _merge_heads(g: Nodes, config: GPT2Config, x: str) -> str:
     rows = g.add("Transpose", [x], f"{x}.by_token", perm=[0, 2, 1, 3])  # [B, S, H, D]
     shape = g.constant("hidden.shape", [0, 0, config.n_embd])
     return g.add("Reshape", [rows, shape], f"{x}.merged")  # [B, S, E]
 
 
-def _attention(g: _Graph, config: GPT2Config, x: str, layer: int) -> str:
-    name = f"h.{layer}.attn"
-    packed = _linear(g, x, f"{name}.c_attn")  # [B, S, 3E]
+def _attention(g: Nodes, config: GPT2Config, x: str, layer: int) -> str:
+    name, embd = f"h.{layer}.attn", config.n_embd
+    packed = _linear(g, x, f"{name}.c_attn", (embd, 3 * embd))  # [B, S, 3E]
     q, k, v = (f"{name}.{part}" for part in "qkv")
     g.add_split("Split", [packed], [q, k, v], axis=-1, num_outputs=3)
     q, k, v = (_split_heads(g, config, part) for part in (q, k, v))  # [B, H, S, D]
@@ -152,28 +146,57 @@ def _attention(g: _Graph, config: GPT2Config, x: str, layer: int) -> str:
         scale=config.attention_scale(layer),
         is_causal=0,  # "visible" says it all
     )  # [B, H, S, D]
-    return _linear(g, _merge_heads(g, config, mixed), f"{name}.c_proj")
+    return _linear(g, _merge_heads(g, config, mixed), f"{name}.c_proj", (embd, embd))
 
 
-def _mlp(g: _Graph, config: GPT2Config, x: str, layer: int) -> str:
-    inner = _linear(g, x, f"h.{layer}.mlp.c_fc")  # [B, S, n_inner]
-    return _linear(g, _activation(g, config, inner, f"h.{layer}.mlp.act"), f"h.{layer}.mlp.c_proj")
+def _mlp(g: Nodes, config: GPT2Config, x: str, layer: int) -> str:
+    name, embd, inner = f"h.{layer}.mlp", config.n_embd, config.n_inner
+    wide = _linear(g, x, f"{name}.c_fc", (embd, inner))  # [B, S, n_inner]
+    active = _activation(g, config, wide, f"{name}.act")
+    return _linear(g, active, f"{name}.c_proj", (inner, embd))
 
 
-def _block(g: _Graph, config: GPT2Config, x: str, layer: int) -> str:
+def _block(g: Nodes, config: GPT2Config, x: str, layer: int) -> str:
     mixed = _attention(g, config, _layer_norm(g, config, x, f"h.{layer}.ln_1"), layer)
     x = g.add("Add", [x, mixed], f"h.{layer}.attended")
     out = _mlp(g, config, _layer_norm(g, config, x, f"h.{layer}.ln_2"), layer)
     return g.add("Add", [x, out], f"h.{layer}")
 
 
-def _embed(g: _Graph) -> str:
-    tokens = g.add("Gather", ["wte.weight", "input_ids"], "wte")  # [B, S, E]
+def _embed(g: Nodes, config: GPT2Config) -> str:
+    tokens = _embed_tokens(g, config)  # [B, S, E]
     positions = g.add("Gather", ["wpe.weight", "position_ids"], "wpe")
     return g.add("Add", [tokens, positions], "embedded")
 
 
-def _locate(g: _Graph) -> None:
+def _embed_tokens(g: Nodes, config: GPT2Config) -> str:
+    form = g.storage.vocabulary
+    if form is None:
+        return _cast(g, g.add("Gather", ["wte.weight", "input_ids"], "wte"), g.storage.activations)
+    tokens = g.add(
+        "GatherBlockQuantized",
+        ["wte.weight.rows", "input_ids", "wte.weight.scales"],
+        "wte",
+        domain=_MICROSOFT,
+        bits=form.bits,
+        block_size=form.size,
+        gather_axis=0,
+        quantize_axis=1,
+    )
+    if config.n_embd % form.size == 0:
+        return tokens
+    bounds = [g.constant("embd.start", [0]), g.constant("embd.stop", [config.n_embd])]
+    return g.add("Slice", [tokens, *bounds, g.constant("embd.axis", [2])], "wte.unpadded")
+
+
+def _cast(g: Nodes, x: str, dtype: np.dtype[Any]) -> str:
+    """Turn a float32 into the dtype of the activations, or one of those into float32."""
+    if g.storage.activations == FLOAT32:
+        return x
+    return g.add("Cast", [x], f"{x}.{dtype.name}", to=helper.np_dtype_to_tensor_dtype(dtype))
+
+
+def _locate(g: Nodes) -> None:
     """Derive where new keys and values go, and which places of the cache each token sees."""
     g.add("Gather", ["position_ids", g.constant("first", 0)], "write_indices", axis=1)  # [B]
     g.add("Shape", ["past_key_values.0.key"], "capacity.shape", start=2, end=3)
@@ -185,13 +208,18 @@ def _locate(g: _Graph) -> None:
     g.add("LessOrEqual", [places, positions], "visible")  # [B, 1, S, M]
 
 
-def _logits(g: _Graph, config: GPT2Config, x: str) -> str:
+def _logits(g: Nodes, config: GPT2Config, x: str) -> str:
     """Apply the output matrix at the asked positions only: V is wide, the rest is not needed."""
     indices = g.add("Unsqueeze", ["logit_positions", g.constant("row.axis", [2])], "asked.indices")
     asked = g.add("GatherND", [x, indices], "asked", batch_dims=1)  # [B, K, E]
     x = _layer_norm(g, config, asked, "ln_f")
-    flat = g.add("Reshape", [x, g.constant("flat.shape", [-1, config.n_embd])], "flat")  # [B·K, E]
     head = "wte.weight" if config.tie_word_embeddings else "lm_head.weight"  # [V, E]
+    form = g.storage.vocabulary
+    if form is not None:
+        axes = (config.n_embd, config.vocab_size)
+        return _multiply_blocks(g, [x, head], "logits", form, axes)
+    x = _cast(g, x, FLOAT32)
+    flat = g.add("Reshape", [x, g.constant("flat.shape", [-1, config.n_embd])], "flat")  # [B·K, E]
     scores = g.add("Gemm", [flat, head], "flat_logits", transB=1)  # [B·K, V]
     g.add("Shape", ["logit_positions"], "asked.shape")
     width = g.constant("vocab_size", [config.vocab_size])
@@ -199,37 +227,43 @@ def _logits(g: _Graph, config: GPT2Config, x: str) -> str:
     return g.add("Reshape", [scores, shape], "logits")
 
 
-def build_graph(config: GPT2Config) -> ModelProto:
-    """Return the graph of `config` in float32 without its weights.
+def build_graph(config: GPT2Config, storage: Storage = _FP32) -> ModelProto:
+    """Return the graph of `config` without its weights, to be added as initializers.
 
-    The weights are inputs of nodes under their checkpoint names (those of
-    `export.checkpoint.expected_weights`), still to be added as initializers.
+    They are inputs of nodes under their checkpoint names (`export.checkpoint.expected_weights`),
+    or under those of their parts (`export.storage.encode`).
     """
-    g = _Graph()
+    g = Nodes(storage)
     _locate(g)
-    x = _embed(g)
+    x = _embed(g, config)
     for layer in range(config.n_layer):
         x = _block(g, config, x, layer)
     _logits(g, config, x)
-    inputs = [_value_info(tensor) for tensor in inputs_of(config)]
-    outputs = [_value_info(tensor) for tensor in outputs_of(config)]
+    inputs = [_value_info(tensor) for tensor in inputs_of(config, storage)]
+    outputs = [_value_info(tensor) for tensor in outputs_of(config, storage)]
     graph = helper.make_graph(g.nodes, "gpt2", inputs, outputs, list(g.constants.values()))
+    opsets = [helper.make_opsetid("", _OPSET)]
+    if any(node.domain == _MICROSOFT for node in g.nodes):
+        opsets.append(helper.make_opsetid(_MICROSOFT, _MICROSOFT_OPSET))
     return helper.make_model(
-        graph,
-        opset_imports=[helper.make_opsetid("", _OPSET)],
-        ir_version=_IR_VERSION,
-        producer_name="gpt2 export",
+        graph, opset_imports=opsets, ir_version=_IR_VERSION, producer_name="gpt2 export"
     )
 
 
-def add_weight(model: ModelProto, name: str, shape: Sequence[int], location: str, at: int) -> None:
-    """Add one float32 weight that lies at byte `at` of the external data file `location`."""
-    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape)
-    tensor.data_location = TensorProto.EXTERNAL
-    size = 4 * int(np.prod(shape))
-    for key, value in (("location", location), ("offset", at), ("length", size)):
-        tensor.external_data.add(key=key, value=str(value))
-    model.graph.initializer.append(tensor)
+def add_weight(model: ModelProto, part: Part, location: str, at: int) -> None:
+    """Add one array that lies at byte `at` of the external data file `location`.
+
+    It gets those of its names that the graph's nodes use.
+    """
+    used = {name for node in model.graph.node for name in node.input}
+    element_type = helper.np_dtype_to_tensor_dtype(part.array.dtype)
+    for name in used.intersection(part.shapes):
+        tensor = TensorProto(name=name, data_type=element_type, dims=part.shapes[name])
+        tensor.data_location = TensorProto.EXTERNAL
+        place = {"location": location, "offset": at, "length": part.array.nbytes}
+        for key, value in place.items():
+            tensor.external_data.add(key=key, value=str(value))
+        model.graph.initializer.append(tensor)
 
 
 def _value_info(tensor: Tensor) -> ValueInfoProto:

@@ -9,46 +9,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
 import onnxruntime
 
 from export.check import check_short
-from export.checkpoint import Array
 from export.config import read_config
 from export.convert import MANIFEST_FILE, MODEL_FILE
-from export.errors import CheckError
-
-
-class FolderWeights:
-    """The weights in a model folder's external data, memory-mapped."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            graph = onnx.load(folder / MODEL_FILE, load_external_data=False).graph
-        except Exception as error:  # protobuf's DecodeError, which onnx does not translate
-            raise CheckError(f"{folder / MODEL_FILE} is damaged: {error}") from error
-        self._folder = folder
-        self._tensors = {t.name: t for t in graph.initializer if t.external_data}
-
-    def read(self, name: str) -> Array:
-        """Return one weight as float32, in its published shape.
-
-        Raises:
-            CheckError: if the graph does not have it, or the data file ends before it does.
-        """
-        try:
-            tensor = self._tensors[name]
-            place = {entry.key: entry.value for entry in tensor.external_data}
-            return np.memmap(
-                self._folder / place["location"],
-                dtype="<f4",
-                mode="r",
-                offset=int(place["offset"]),
-                shape=tuple(tensor.dims),
-            )
-        except (KeyError, OSError, ValueError) as error:
-            raise CheckError(f"{self._folder} is damaged: {name} cannot be read") from error
+from export.folder_weights import FolderWeights
+from export.precision import Precision
 
 
 def recheck(folder: Path, provider: str) -> None:
@@ -59,8 +26,15 @@ def recheck(folder: Path, provider: str) -> None:
     Raises:
         CheckError: if the graph is wrong there.
     """
-    check_short(folder / MODEL_FILE, read_config(folder), FolderWeights(folder), provider=provider)
     manifest: dict[str, Any] = json.loads((folder / MANIFEST_FILE).read_bytes())
+    model = folder / MODEL_FILE
+    check_short(
+        model,
+        read_config(folder),
+        FolderWeights(model),
+        precision=Precision(manifest["precision"]),
+        provider=provider,
+    )
     manifest["checked"].append({"onnxruntime": onnxruntime.__version__, "provider": provider})
     temporary = folder / f".{MANIFEST_FILE}.{os.getpid()}"
     try:

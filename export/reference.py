@@ -63,20 +63,29 @@ def attention(q: Array, k: Array, v: Array, scale: float) -> Array:
 
 
 class Reference:
-    """One checkpoint's forward pass; every weight is read when its turn comes."""
+    """One checkpoint's forward pass; every weight is read when its turn comes.
+
+    `rounded` is applied to what enters each matrix, [S, in]: the rounding of a lower precision.
+    """
 
     def __init__(
-        self, config: GPT2Config, weights: Weights, *, dtype: DTypeLike = np.float64
+        self,
+        config: GPT2Config,
+        weights: Weights,
+        *,
+        dtype: DTypeLike = np.float64,
+        rounded: Callable[[Array], Array] = lambda x: x,
     ) -> None:
         self._config = config
         self._weights = weights
         self._dtype = dtype
+        self._rounded = rounded
 
     def logits(self, ids: Sequence[int], positions: Sequence[int]) -> Array:
         """Return the logits after the tokens at `positions`: [S] ids -> [K, V]."""
         hidden = self.hidden(ids)[list(positions)]  # [K, E]
         head = "wte.weight" if self._config.tie_word_embeddings else "lm_head.weight"
-        return hidden @ self._read(head).T
+        return self._rounded(hidden) @ self._read(head).T
 
     def hidden(self, ids: Sequence[int]) -> Array:
         """Return what the output matrix is applied to: [S] ids -> [S, E]."""
@@ -101,7 +110,7 @@ class Reference:
         return self._linear(inner, f"h.{layer}.mlp.c_proj")
 
     def _linear(self, x: Array, name: str) -> Array:
-        return x @ self._read(f"{name}.weight") + self._read(f"{name}.bias")
+        return self._rounded(x) @ self._read(f"{name}.weight") + self._read(f"{name}.bias")
 
     def _layer_norm(self, x: Array, name: str) -> Array:
         epsilon = self._config.layer_norm_epsilon

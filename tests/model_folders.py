@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from typing import Final, Literal, TypedDict, Unpack
 
 from export.convert import convert
+from export.precision import Precision
 from tests.checkpoints import CheckpointDtype, CheckpointShape, TokenizerKind, write_checkpoint
 
 # Two of everything that can be two; an odd n_positions, an odd vocabulary, every id decodes.
 SMALL_SHAPE: Final = CheckpointShape(
     n_layer=2, n_head=2, n_embd=32, n_positions=33, vocab_size=289, seed=178
 )
+
+# No size is a multiple of a block of 32, or of anything else.
+ODD_SHAPE: Final = CheckpointShape(
+    n_layer=2, n_head=3, n_embd=48, n_positions=35, vocab_size=291, seed=7
+)
+ODD_N_INNER: Final = 101
 
 
 class CheckpointOptions(TypedDict, total=False):
@@ -31,13 +38,17 @@ class ModelFolders:
     def __init__(self, root: pathlib.Path) -> None:
         self._root = root
         self._checkpoints: dict[str, pathlib.Path] = {}
-        self._converted: dict[pathlib.Path, pathlib.Path] = {}
+        self._converted: dict[tuple[pathlib.Path, Precision], pathlib.Path] = {}
 
     def __call__(
-        self, shape: CheckpointShape = SMALL_SHAPE, **options: Unpack[CheckpointOptions]
+        self,
+        shape: CheckpointShape = SMALL_SHAPE,
+        *,
+        precision: Precision = Precision.FP32,
+        **options: Unpack[CheckpointOptions],
     ) -> pathlib.Path:
         """Return the model folder of `checkpoint(...)` with the same arguments."""
-        return self.convert(self.checkpoint(shape, **options))
+        return self.convert(self.checkpoint(shape, **options), precision)
 
     def checkpoint(
         self, shape: CheckpointShape = SMALL_SHAPE, **options: Unpack[CheckpointOptions]
@@ -50,10 +61,13 @@ class ModelFolders:
             self._checkpoints[key] = write_checkpoint(folder, shape, **options)
         return self._checkpoints[key]
 
-    def convert(self, checkpoint: pathlib.Path) -> pathlib.Path:
+    def convert(
+        self, checkpoint: pathlib.Path, precision: Precision = Precision.FP32
+    ) -> pathlib.Path:
         """Return the model folder of any checkpoint folder."""
-        if checkpoint not in self._converted:
+        key = (checkpoint, precision)
+        if key not in self._converted:
             folder = self._root / f"model-{len(self._converted)}"
-            convert(checkpoint, folder)
-            self._converted[checkpoint] = folder
-        return self._converted[checkpoint]
+            convert(checkpoint, folder, precision=precision)
+            self._converted[key] = folder
+        return self._converted[key]

@@ -20,9 +20,17 @@ TOLERANCE: Final = 5e-5
 class GraphSession:
     """One loaded graph; the caller keeps the caches."""
 
-    def __init__(self, folder: pathlib.Path, config: GPT2Config) -> None:
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        config: GPT2Config,
+        *,
+        dtype: npt.DTypeLike = np.float32,
+        threads: int = 2,
+    ) -> None:
+        self._dtype = dtype
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 2
+        options.intra_op_num_threads = threads
         options.log_severity_level = 3
         self.session = onnxruntime.InferenceSession(
             folder / "model.onnx", options, providers=["CPUExecutionProvider"]
@@ -34,9 +42,9 @@ class GraphSession:
         shape = (rows, self._config.n_head, capacity, self._config.head_dim)
         draw = np.random.Generator(np.random.Philox(noise_seed or 0))
         return {
-            f"past_key_values.{layer}.{part}": np.zeros(shape, np.float32)
+            f"past_key_values.{layer}.{part}": np.zeros(shape, self._dtype)
             if noise_seed is None
-            else draw.normal(0, 1e4, shape).astype(np.float32)
+            else draw.normal(0, 1e4, shape).astype(self._dtype)
             for layer in range(self._config.n_layer)
             for part in ("key", "value")
         }

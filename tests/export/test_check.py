@@ -11,10 +11,11 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from export.check import GraphRunner, check_full, check_short, open_session
+from export.check import check_full, check_short
 from export.checkpoint import ArrayWeights, expected_weights, open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckError
+from export.graph_runner import GraphRunner, open_session
 from tests.checkpoints import CheckpointShape, FloatArray, make_tensors
 from tests.model_folders import ModelFolders
 

@@ -23,6 +23,19 @@ def test_a_checkpoint_becomes_a_model_folder_and_is_told(
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+@pytest.mark.parametrize("precision", ["fp16", "int8", "int4"])
+def test_a_precision_is_what_the_folder_then_has(
+    model_folders: ModelFolders, tmp_path: pathlib.Path, precision: str
+) -> None:
+    """Any can be written, wherever it will run."""
+    out = tmp_path / "model"
+
+    result = invoke("export", model_folders.checkpoint(), out, "--precision", precision)
+
+    assert result.exit_code == 0
+    assert read_model_folder(out).precision == precision
+
+
 def test_quiet_and_check_say_nothing_where_all_is_well(
     model_folders: ModelFolders, tmp_path: pathlib.Path
 ) -> None:

@@ -42,6 +42,23 @@ def test_show_prints_config_parameters_and_the_graphs_inputs() -> None:
     assert shown["inputs"][0] == ["input_ids", "int64", ["B", "S"]]
 
 
+def test_each_precision_is_a_model_of_its_own() -> None:
+    """Listed, shown and removed by its precision, with the parameters of the checkpoint."""
+    pulled = CliRunner().invoke(app, ["models", "pull", "starter", "--precision", "int8"])
+    shown = CliRunner().invoke(app, ["models", "show", "starter", "--precision", "int8", "--json"])
+    listed = CliRunner().invoke(app, ["models", "list", "--json"]).stdout.splitlines()
+    sizes = {record["precision"]: record["size"] for record in map(json.loads, listed)}
+
+    assert "starter, int8, is ready" in pulled.stderr
+    assert list(sizes) == ["fp32", "int8"]
+    assert sizes["int8"] < sizes["fp32"] / 3
+    assert json.loads(shown.stdout)["parameters"] == 5918720
+
+    CliRunner().invoke(app, ["models", "rm", "starter", "--precision", "int8", "--yes"])
+    left = CliRunner().invoke(app, ["models", "list", "--json"]).stdout.splitlines()
+    assert [json.loads(line)["precision"] for line in left] == ["fp32"]
+
+
 @pytest.mark.parametrize("answer", ["n\n", ""])
 def test_rm_asks_and_keeps_all_without_a_yes(answer: str) -> None:
     """No answer is a no, told by the exit code."""

@@ -11,6 +11,7 @@ import sys
 import onnxruntime
 import pytest
 
+from export.precision import Precision
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.store import exports
@@ -139,6 +140,21 @@ def test_no_place_at_all_is_one_line_that_says_what_to_set(
 
     with pytest.raises(ModelError, match="set XDG_CACHE_HOME"):
         _export(checkpoint, told)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8", "int4"])
+def test_a_folder_of_lower_precision_is_checked_by_its_own_measure(
+    model_folders: ModelFolders, tmp_path: pathlib.Path, precision: str
+) -> None:
+    """The precision that export.json tells is that of the check."""
+    source = model_folders(_SHAPE, precision=Precision(precision))
+    folder = shutil.copytree(source, tmp_path / "model")
+    manifest = json.loads((folder / "export.json").read_bytes())
+    (folder / "export.json").write_text(json.dumps(manifest | {"checked": []}))
+
+    check_again(read_model_folder(folder), "CPUExecutionProvider")
+
+    assert read_model_folder(folder).checked == ((onnxruntime.__version__, "CPUExecutionProvider"),)
 
 
 def test_another_onnxruntime_is_checked_once_and_recorded(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from export.precision import Precision
 from gpt2cli.errors import HubError, ModelError, UsageError
 from gpt2cli.store import Hub, find_checkpoint, find_model
 from gpt2cli.store.default import DefaultMemory, recall_default, remember_default
@@ -226,6 +227,28 @@ def test_a_model_folder_of_another_precision_is_refused_naming_both(
     """A folder has one precision."""
     with pytest.raises(UsageError, match=r"--precision int8.*is fp32"):
         find_model(str(model_folders(_SHAPE)), precision="int8", listener=told)
+
+
+def test_auto_is_what_the_caller_says_and_each_precision_has_a_folder(
+    model_folders: ModelFolders, told: Told
+) -> None:
+    """The same checkpoint, once for each precision that was asked."""
+    checkpoint = str(model_folders.checkpoint(_SHAPE))
+
+    asked = [
+        find_model(checkpoint, precision=precision, auto_precision=auto, listener=told).folder
+        for precision, auto in (("auto", "fp32"), ("auto", "int8"), ("int4", "fp32"))
+    ]
+
+    assert [folder.precision for folder in asked] == ["fp32", "int8", "int4"]
+    assert len({folder.path for folder in asked}) == 3
+
+
+def test_auto_takes_a_model_folder_as_it_is(model_folders: ModelFolders, told: Told) -> None:
+    """Whatever auto would export, the folder has its precision already."""
+    folder = model_folders(_SHAPE, precision=Precision.INT8)
+
+    assert find_model(str(folder), auto_precision="fp16", listener=told).folder.path == folder
 
 
 @pytest.mark.parametrize("name", ["starter", "folder"])

@@ -1,0 +1,315 @@
+"""The graphs of the lower precisions: their numbers, their interface, and what a batch changes.
+
+Expected values: the oracle with the weights that the folder holds, in float64. It multiplies what
+the operators round first, so the bounds are wider than float32's, and the check's own.
+"""
+
+import itertools
+import pathlib
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from export.check import check_short
+from export.config import GPT2Config, read_config
+from export.convert import convert
+from export.errors import CheckError, CheckpointError
+from export.folder_weights import FolderWeights
+from export.graph import build_graph
+from export.precision import Precision
+from export.reference import Reference
+from export.storage import STORAGES
+from tests.checkpoints import make_tensors, write_checkpoint, write_safetensors
+from tests.export.conversions import list_tree, read_manifest
+from tests.export.graph_session import FloatArray, GraphSession, difference, take_row
+from tests.export.test_check import Edit, find_node, write_edited
+from tests.model_folders import ODD_N_INNER, ODD_SHAPE, SMALL_SHAPE, ModelFolders
+
+_LOWER: Final = (Precision.FP16, Precision.INT8, Precision.INT4)
+_IN_BLOCKS: Final = (Precision.INT8, Precision.INT4)
+# Of logits up to 6. Measured: 0.006 in fp16, 0.09 in int8 and int4.
+_TOLERANCES: Final = {Precision.FP16: 0.02, Precision.INT8: 0.25, Precision.INT4: 0.25}
+
+lower = pytest.mark.parametrize("precision", _LOWER)
+in_blocks = pytest.mark.parametrize("precision", _IN_BLOCKS)
+either_head = pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+
+
+def make_odd(folders: ModelFolders, precision: Precision, *, tied: bool = True) -> pathlib.Path:
+    return folders(ODD_SHAPE, precision=precision, tied=tied, n_inner=ODD_N_INNER)
+
+
+def open_graph(folder: pathlib.Path, precision: Precision) -> GraphSession:
+    dtype = STORAGES[precision].activations
+    return GraphSession(folder, read_config(folder), dtype=dtype)
+
+
+def draw_ids(seed: int, length: int) -> list[int]:
+    draw = np.random.Generator(np.random.Philox(seed))
+    ids: list[int] = draw.integers(0, ODD_SHAPE.vocab_size, length).tolist()
+    return ids
+
+
+# Parity.
+
+
+@lower
+@either_head
+@pytest.mark.parametrize("cuts", [[], [1, 2, 20], [34]], ids=["whole", "pieces", "last"])
+def test_all_positions_agree_with_the_oracle(
+    model_folders: ModelFolders, precision: Precision, tied: bool, cuts: Sequence[int]
+) -> None:
+    """Widths that no block divides, in one piece and in several."""
+    folder = make_odd(model_folders, precision, tied=tied)
+    graph, ids = open_graph(folder, precision), draw_ids(1, ODD_SHAPE.n_positions)
+    cache = graph.make_cache(rows=1, capacity=len(ids))
+    edges = [0, *cuts, len(ids)]
+    found = np.concatenate(
+        [graph.run([ids[a:b]], [a], cache)[0] for a, b in itertools.pairwise(edges)]
+    )
+    weights = FolderWeights(folder / "model.onnx")
+    expected = Reference(read_config(folder), weights).logits(ids, range(len(ids)))
+    assert found.dtype == np.float32
+    assert difference(found, expected) <= _TOLERANCES[precision]
+
+
+# What a batch changes: nothing, bit for bit.
+
+
+def decode_alone_and_together(graph: GraphSession, rows: int) -> tuple[FloatArray, FloatArray]:
+    """Return the logits of ragged rows, each decoded by itself and all at once: [R, 2, V]."""
+    texts = [draw_ids(10 + row, 3 * row % 32 + 3) for row in range(rows)]
+    cache = graph.make_cache(rows=rows, capacity=40)
+    for row, text in enumerate(texts):
+        graph.run([text[:-2]], [0], take_row(cache, row))
+    alone_cache = {name: array.copy() for name, array in cache.items()}
+    together, alone = [], []
+    for step in (-2, -1):
+        places = [len(text) + step for text in texts]
+        tokens = [[text[step]] for text in texts]
+        together.append(graph.run(tokens, places, cache)[:, 0])
+        alone.append(
+            np.concatenate(
+                [
+                    graph.run([tokens[row]], [places[row]], take_row(alone_cache, row))[0]
+                    for row in range(rows)
+                ]
+            )
+        )
+    return np.stack(alone, 1), np.stack(together, 1)
+
+
+@lower
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("rows", [2, 3, 7, 8, 16, 32])
+def test_neighbours_change_no_bit(
+    model_folders: ModelFolders, precision: Precision, rows: int, threads: int
+) -> None:
+    """Rows of 1 to 32 tokens, alone and together, by one thread and two."""
+    folder = make_odd(model_folders, precision)
+    dtype = STORAGES[precision].activations
+    graph = GraphSession(folder, read_config(folder), dtype=dtype, threads=threads)
+    alone, together = decode_alone_and_together(graph, rows)
+    assert alone.tobytes() == together.tobytes()
+
+
+# The interface and the files.
+
+
+def load_model(folder: pathlib.Path) -> onnx.ModelProto:
+    return onnx.load(folder / "model.onnx", load_external_data=False)
+
+
+@lower
+def test_only_the_cache_of_fp16_is_float16(
+    model_folders: ModelFolders, precision: Precision
+) -> None:
+    """Logits are float32 everywhere, so that what samples them knows no precision."""
+    graph = load_model(make_odd(model_folders, precision)).graph
+    types = {
+        value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)
+    }
+    assert types["logits"] == TensorProto.FLOAT
+    half = precision is Precision.FP16
+    expected = TensorProto.FLOAT16 if half else TensorProto.FLOAT
+    assert {t for name, t in types.items() if name.endswith((".key", ".value"))} == {expected}
+
+
+@lower
+@either_head
+def test_the_onnx_checker_accepts_the_model(
+    model_folders: ModelFolders, precision: Precision, tied: bool
+) -> None:
+    """onnx.checker finds nothing wrong with the written files."""
+    onnx.checker.check_model(make_odd(model_folders, precision, tied=tied) / "model.onnx")
+
+
+@in_blocks
+def test_a_tied_vocabulary_lies_in_the_file_once(
+    model_folders: ModelFolders, precision: Precision
+) -> None:
+    """The rows that Gather takes are the blocks that the output matrix takes."""
+    graph = load_model(make_odd(model_folders, precision)).graph
+    places = {
+        tensor.name: {entry.key: entry.value for entry in tensor.external_data}
+        for tensor in graph.initializer
+    }
+    assert places["wte.weight.rows"] == places["wte.weight.blocks"]
+
+
+@pytest.mark.parametrize(
+    ("precision", "bytes_per_weight"),
+    [(Precision.FP16, 2.0), (Precision.INT8, 1.125), (Precision.INT4, 0.625)],
+)
+def test_a_matrix_is_as_small_as_its_precision(
+    model_folders: ModelFolders, precision: Precision, bytes_per_weight: float
+) -> None:
+    """A float32 scale for 32 numbers costs one bit each; biases and norms are not counted."""
+    graph = load_model(model_folders(SMALL_SHAPE, precision=precision)).graph
+    lengths = [
+        int(entry.value)
+        for tensor in graph.initializer
+        if tensor.name.startswith("h.0.mlp.c_fc.weight")
+        for entry in tensor.external_data
+        if entry.key == "length"
+    ]
+    assert sum(lengths) == bytes_per_weight * 32 * 128
+
+
+def test_fp32_uses_onnx_operators_alone(model_folders: ModelFolders) -> None:
+    """What other runtimes know; only blocks need ONNX Runtime's own."""
+    domains = {
+        precision: {o.domain for o in load_model(make_odd(model_folders, precision)).opset_import}
+        for precision in Precision
+    }
+    assert domains == {
+        Precision.FP32: {""},
+        Precision.FP16: {""},
+        Precision.INT8: {"", "com.microsoft"},
+        Precision.INT4: {"", "com.microsoft"},
+    }
+
+
+@pytest.mark.parametrize("precision", Precision)
+def test_the_manifest_tells_the_precision(
+    model_folders: ModelFolders, precision: Precision
+) -> None:
+    """One folder, one precision."""
+    assert read_manifest(make_odd(model_folders, precision))["precision"] == precision.value
+
+
+@pytest.mark.parametrize("precision", Precision)
+def test_every_node_is_named_after_its_output(precision: Precision) -> None:
+    """So profiles and errors name the place."""
+    nodes = build_graph(_CONFIG, STORAGES[precision]).graph.node
+    assert [node.name for node in nodes] == [node.output[0] for node in nodes]
+
+
+def test_weights_beyond_float16_are_refused_by_name(
+    tmp_path: pathlib.Path, model_folders: ModelFolders
+) -> None:
+    """All of them at once; nothing is written."""
+    source = write_checkpoint(tmp_path / "source", SMALL_SHAPE, tokenizer="filled")
+    tensors = make_tensors(SMALL_SHAPE)
+    tensors["transformer.h.0.ln_1.bias"][3] = 65520  # the first that rounds to infinity
+    tensors["transformer.h.1.mlp.c_fc.weight"][0, 0] = -1e30
+    tensors["transformer.wte.weight"][7, 0] = 1e5  # stays float32
+    write_safetensors(source / "model.safetensors", tensors, dtype="float32")
+    with pytest.raises(CheckpointError) as caught:
+        convert(source, tmp_path / "out", precision=Precision.FP16)
+    assert caught.value.faults == (
+        "h.0.ln_1.bias holds numbers that fp16 cannot (beyond 65504)",
+        "h.1.mlp.c_fc.weight holds numbers that fp16 cannot (beyond 65504)",
+    )
+    assert not any(path.startswith(("out", ".out")) for path in list_tree(tmp_path))
+
+
+# Wrong graphs: mistakes that a writer of these graphs can make, which the short check must catch.
+
+
+def leave_out_a_bias(model: onnx.ModelProto) -> None:
+    del find_node(model, "h.1.mlp.c_proj").input[3:]
+
+
+def take_another_layers_weight(model: onnx.ModelProto) -> None:
+    find_node(model, "h.1.mlp.c_fc").input[1] = "h.0.mlp.c_fc.weight.blocks"
+
+
+def take_another_layers_scales(model: onnx.ModelProto) -> None:
+    find_node(model, "h.1.attn.c_attn").input[2] = "h.0.attn.c_attn.weight.scales"
+
+
+def gather_by_position(model: onnx.ModelProto) -> None:
+    find_node(model, "wte").input[1] = "position_ids"
+
+
+def swap_keys_and_values(model: onnx.ModelProto) -> None:
+    split = find_node(model, "h.1.attn.q")
+    split.output[:] = [split.output[0], split.output[2], split.output[1]]
+
+
+@in_blocks
+@pytest.mark.parametrize(
+    "edit",
+    [
+        leave_out_a_bias,
+        take_another_layers_weight,
+        take_another_layers_scales,
+        gather_by_position,
+        swap_keys_and_values,
+    ],
+    ids=lambda edit: edit.__name__,
+)
+def test_a_wrong_graph_is_caught(
+    model_folders: ModelFolders, tmp_path: pathlib.Path, precision: Precision, edit: Edit
+) -> None:
+    """Though the arithmetic is allowed to round, a wrong operand shows."""
+    folder = make_odd(model_folders, precision)
+    graph = write_edited(folder, tmp_path / "model", edit)
+    weights = FolderWeights(folder / "model.onnx")
+    with pytest.raises(CheckError, match="the exported graph is wrong at "):
+        check_short(graph, read_config(folder), weights, precision=precision)
+
+
+@in_blocks
+@pytest.mark.parametrize(
+    "name",
+    [name.removeprefix("transformer.") for name in make_tensors(ODD_SHAPE)],
+)
+def test_one_wrong_value_of_any_weight_is_caught(
+    model_folders: ModelFolders, precision: Precision, name: str
+) -> None:
+    """One number of the oracle's is off by 1: less than the rounding of products would hide."""
+    folder = make_odd(model_folders, precision)
+    config, stored = read_config(folder), FolderWeights(folder / "model.onnx")
+
+    class Changed:
+        def read(self, asked: str) -> FloatArray:
+            array = np.array(stored.read(asked))
+            if asked == name:
+                array[(2, 5) if name == "wpe.weight" else (-1,) * array.ndim] += 1
+            return array
+
+    with pytest.raises(CheckError, match="the exported graph is wrong at "):
+        check_short(folder / "model.onnx", config, Changed(), precision=precision)
+
+
+_CONFIG: Final = GPT2Config(
+    n_layer=1,
+    n_head=1,
+    n_embd=4,
+    n_positions=2,
+    vocab_size=3,
+    n_inner=8,
+    activation="gelu_sigmoid",
+    layer_norm_epsilon=1e-5,
+    scale_attn_weights=True,
+    scale_attn_by_inverse_layer_idx=False,
+    tie_word_embeddings=True,
+    bos_token_id=None,
+    eos_token_ids=(),
+)
