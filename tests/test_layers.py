@@ -96,6 +96,16 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "rich",
         "typer",
     ),
+    "gpt2cli.machine": (*_TENSORS, "gpt2cli"),
+    "gpt2cli.bench": (
+        *_TENSORS,
+        "tokenizers",
+        "gpt2cli.engine",
+        "gpt2cli.store",
+        "gpt2cli.tokenizer",
+        "rich",
+        "typer",
+    ),
     "gpt2cli.terminal": (
         *_TENSORS,
         "tokenizers",

@@ -1,0 +1,250 @@
+"""Compares ways to store the weights: quality, bit-identity in a batch, speed. Gives JSON.
+
+    python -m tests.bench.precision CHECKPOINT STARTER TEXT --output FILE
+
+CHECKPOINT is a 124M with planted outlier channels (`make_checkpoint.py --outliers`), STARTER the
+small trained model, TEXT what its perplexity is of.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from export.checkpoint import open_checkpoint
+from export.config import read_config
+from export.convert import DATA_FILE, convert, write_model
+from export.precision import Precision
+from export.storage import FLOAT32, STORAGES, BlockFormat, Storage
+from gpt2cli.engine import Device, Engine
+from gpt2cli.machine import find_cpu_name
+from gpt2cli.model_folder import read_model_folder
+from gpt2cli.scoring import ScoringConfig, Totals, score
+from gpt2cli.tokenizer import Tokenizer
+
+_CPU: Final = Device("cpu")
+_SIZES: Final = (16, 32, 64, 128)
+_LEVELS: Final = (4, 1)  # 0, unset, runs what 1 runs on the CPU
+_POSITIONS: Final = 2000
+_ROW_LENGTHS: Final = tuple(1 + 7 * row % 64 for row in range(32))  # ragged: 1 to 64
+_BATCHES: Final = (2, 3, 7, 8, 16, 32)
+_STEPS: Final = 4
+_DECODE_ROWS: Final = (1, 8)
+_DECODE_START: Final = 64
+_DECODE_STEPS: Final = 12
+_ROUNDS: Final = 5
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to store the weights, and its name in the table."""
+
+    name: str
+    storage: Storage
+
+
+def list_variants() -> Iterator[Variant]:
+    """Yield fp32 first, then 8 and 4 bits by block size and accuracy level."""
+    yield Variant("fp32", STORAGES[Precision.FP32])
+    for bits in (8, 4):
+        for level in _LEVELS:
+            for size in _SIZES:
+                matrices, vocabulary = (BlockFormat(b, size, level) for b in (bits, 8))
+                name = f"{bits} bits, {size} a block, level {level}"
+                yield Variant(name, Storage(FLOAT32, matrices, vocabulary))
+    for size in _SIZES:
+        every = BlockFormat(4, size)
+        name = f"4 bits, wte too, {size} a block, level 4"
+        yield Variant(name, Storage(FLOAT32, every, every))
+
+
+def build(checkpoint: pathlib.Path, template: pathlib.Path, variant: Variant) -> pathlib.Path:
+    """Return a model folder beside `template`, the fp32 one, whose graph is the variant's."""
+    folder = template.parent / variant.name.replace(" ", "")
+    folder.mkdir()
+    for path in template.iterdir():
+        if not path.name.startswith("model.onnx"):
+            (folder / path.name).symlink_to(path)
+    manifest = json.loads((template / "export.json").read_bytes()) | {"files": {}}
+    (folder / "export.json").unlink()
+    (folder / "export.json").write_text(json.dumps(manifest))
+    with open_checkpoint(checkpoint) as weights:
+        write_model(folder, read_config(checkpoint), weights, variant.storage)
+    return folder
+
+
+def build_all(checkpoint: pathlib.Path, work: pathlib.Path) -> dict[str, pathlib.Path]:
+    """Return every variant's model folder by its name."""
+    work.mkdir()
+    convert(checkpoint, work / "template")
+    return {v.name: build(checkpoint, work / "template", v) for v in list_variants()}
+
+
+def open_engine(folder: pathlib.Path, *, threads: int | None = None) -> Engine:
+    """Return an engine with as many slots as any measurement needs."""
+    return Engine(read_model_folder(folder), _CPU, max_slots=max(_BATCHES), threads=threads)
+
+
+def find_perplexity(folder: pathlib.Path, text: str) -> float:
+    """Return the perplexity of a text, every token scored once, by `gpt2 score`'s windows."""
+    engine, tokenizer = open_engine(folder), Tokenizer(read_model_folder(folder))
+    stride = ScoringConfig().settle_stride(engine.shape.n_positions)
+    totals = Totals()
+    ids, bos = tokenizer.encode(text), tokenizer.bos_token_id
+    for scores in score(engine, ids, bos_token_id=bos, stride=stride):
+        totals.add(scores)
+    assert totals.perplexity is not None
+    return totals.perplexity
+
+
+def find_logits(engine: Engine, limit: int) -> Iterator[Array]:
+    """Yield the logits of all positions of random texts, a quarter of a context [K, V] at a time.
+
+    Each text fills a context, the last one what is left of the positions.
+    """
+    draw = np.random.Generator(np.random.Philox(0))
+    for start in range(0, _POSITIONS, limit):
+        length = min(limit, _POSITIONS - start)
+        ids = draw.integers(0, engine.shape.vocab_size, length).tolist()
+        for first in range(0, length, limit // 4):
+            part = ids[first : first + limit // 4]
+            yield engine.extend(0, part, range(len(part)))
+        engine.free(0)
+
+
+def compare_best(engine: Engine, best: Sequence[Array]) -> float:
+    """Return the share of positions whose best id is that of fp32."""
+    limit = engine.shape.n_positions
+    found = [logits.argmax(axis=-1) for logits in find_logits(engine, limit)]
+    return float(np.mean(np.concatenate(found) == np.concatenate(best)))
+
+
+def decode_rows(engine: Engine, rows: Sequence[int]) -> list[bytes]:
+    """Prefill ragged rows one by one, decode them together -> each row's logits as bytes."""
+    draws = [np.random.Generator(np.random.Philox(key=row)) for row in rows]
+    texts = [d.integers(0, engine.shape.vocab_size, 64 + _STEPS).tolist() for d in draws]
+    for slot, row in enumerate(rows):
+        engine.extend(slot, texts[slot][: _ROW_LENGTHS[row]], [0])
+    found: list[list[bytes]] = [[] for _ in rows]
+    for step in range(_STEPS):
+        places = [_ROW_LENGTHS[row] + step for row in rows]
+        logits = engine.decode([text[place] for text, place in zip(texts, places, strict=True)])
+        for slot, row_logits in enumerate(logits):
+            found[slot].append(row_logits.tobytes())
+    while engine.lengths:
+        engine.free(len(engine.lengths) - 1)
+    return [b"".join(steps) for steps in found]
+
+
+def find_changed_batch(folder: pathlib.Path) -> int | None:
+    """Return the smallest batch in which any row's logits are not those it has alone.
+
+    With one thread and with two, which are held against the rows alone with one.
+    """
+    engines = [open_engine(folder, threads=threads) for threads in (1, 2)]
+    alone: list[bytes] = []
+    for batch in (1, *_BATCHES):
+        alone += [decode_rows(engines[0], [row])[0] for row in range(len(alone), batch)]
+        if any(decode_rows(engine, range(batch)) != alone for engine in engines):
+            return batch
+    return None
+
+
+def time_decode(engine: Engine, rows: int) -> float:
+    """Return tokens per second of all rows from a length of `_DECODE_START` on, by the median."""
+    ids = list(range(_DECODE_START))
+    for slot in range(rows):
+        engine.extend(slot, ids, [0])
+    seconds = []
+    for step in range(_DECODE_STEPS):
+        start = time.perf_counter()
+        engine.decode([step] * rows)
+        seconds.append(time.perf_counter() - start)
+    while engine.lengths:
+        engine.free(len(engine.lengths) - 1)
+    return rows / statistics.median(seconds)
+
+
+def measure_speed(folders: Mapping[str, pathlib.Path]) -> dict[str, dict[str, Any]]:
+    """Return decode rates by variant: the medians of interleaved rounds, and every round."""
+    engines = {name: open_engine(folder) for name, folder in folders.items()}
+    rounds: dict[str, dict[str, list[float]]] = {name: {} for name in engines}
+    for _ in range(_ROUNDS):
+        for name, engine in engines.items():
+            for rows in _DECODE_ROWS:
+                rate = round(time_decode(engine, rows), 1)
+                rounds[name].setdefault(f"decode B={rows}", []).append(rate)
+    return {
+        name: {key: {"median": statistics.median(v), "rounds": v} for key, v in rates.items()}
+        for name, rates in rounds.items()
+    }
+
+
+def measure_quality(
+    folders: Mapping[str, pathlib.Path], starters: Mapping[str, pathlib.Path], text: str
+) -> dict[str, dict[str, Any]]:
+    """Return, by variant, perplexity, agreement with fp32, size, and what a batch changes."""
+    exact = open_engine(folders["fp32"])
+    best = [part.argmax(axis=-1) for part in find_logits(exact, exact.shape.n_positions)]
+    found: dict[str, dict[str, Any]] = {}
+    for name, folder in folders.items():
+        found[name] = {
+            "starter perplexity": round(find_perplexity(starters[name], text), 4),
+            "agreement of the best id with fp32": compare_best(open_engine(folder), best),
+            "smallest batch that changes a row": find_changed_batch(folder),
+            "data bytes": (folder / DATA_FILE).stat().st_size,
+        }
+        print(name, found[name], file=sys.stderr)
+    return found
+
+
+def describe_conditions() -> dict[str, Any]:
+    """Return what the numbers depend on beside the code."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "cpu": find_cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "onnxruntime": onnxruntime.__version__,
+        "numpy": np.__version__,
+        "positions compared": _POSITIONS,
+        "rows": list(_ROW_LENGTHS),
+        "decode": f"from {_DECODE_START} tokens on, {_DECODE_STEPS} steps, {_ROUNDS} rounds",
+        "unit": "tokens/s of all rows",
+    }
+
+
+def main() -> None:
+    """Build every variant of both checkpoints, measure, and write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("checkpoint", "starter", "text", "--output"):
+        parser.add_argument(name, type=pathlib.Path, metavar=name.lstrip("-").upper())
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        work = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folders = build_all(options.checkpoint, work / "large")
+        starters = build_all(options.starter, work / "starter")
+        text = options.text.read_text(encoding="utf-8")
+        quality = measure_quality(folders, starters, text)
+        speed = measure_speed(folders)
+    variants = {name: quality[name] | speed[name] for name in folders}
+    result = {"conditions": describe_conditions(), "variants": variants}
+    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
