@@ -1,0 +1,31 @@
+"""The panels of --help, and what several groups of options have in common."""
+
+from typing import Annotated, Final
+
+from gpt2cli.commands.option_kinds import flag, number
+
+MODEL, SAMPLING, LIMITS, REPORT = "Model", "Sampling", "Limits", "Input and output"
+SCORING: Final = "Scoring"
+CHAT: Final = "Conversation"
+BENCH: Final = "Measuring"
+MOST_SLOTS: Final = 256
+
+# In two groups each, and declared once.
+AllowSpecial = Annotated[
+    bool,
+    flag(
+        REPORT,
+        "--allow-special",
+        help="Read <|endoftext|> in prompts as the token, not as text. Default: as text.",
+    ),
+]
+
+Logprobs = Annotated[
+    int | None,
+    number(
+        REPORT, "--logprobs", kind=int,
+        help="Tell of each token in a record its log-probability in the model's own distribution, "
+        "and so many of the likeliest.",
+        within="0 to 20", default="none",
+    ),
+]  # fmt: skip

@@ -1,0 +1,59 @@
+"""What `score` reads, how, and what it writes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from gpt2cli.commands.option_kinds import flag, number, option
+from gpt2cli.commands.options.panels import REPORT, SCORING, AllowSpecial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringOptions:
+    """How texts are scored."""
+
+    stride: Annotated[
+        int | None,
+        number(
+            SCORING, "--stride", kind=int,
+            help="How many tokens after another the windows of a long text begin. The smaller, the "
+            "more context, and the slower.",
+            within="1 or more, and less than the model's context", default="half of the context",
+        ),
+    ] = None  # fmt: skip
+    top: Annotated[
+        int,
+        number(
+            SCORING, "--top", kind=int,
+            help="Tell the N likeliest tokens at each place too.",
+            within="0 or more", off="0: off", default="0",
+        ),
+    ] = 0  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOptions:
+    """Where texts come from, beside the argument."""
+
+    file: Annotated[
+        list[Path] | None,
+        option(
+            REPORT, "--file", "-f", metavar="FILE",
+            help="Read a text from FILE; repeatable; - is stdin. Default: the argument, or stdin.",
+        ),
+    ] = None  # fmt: skip
+    allow_special: AllowSpecial = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOutputOptions:
+    """What is written of the scores, and where."""
+
+    json: Annotated[bool, flag(REPORT, "--json", help="Print one JSON record per text.")] = False
+    output: Annotated[
+        Path | None,
+        option(
+            REPORT, "--output", "-o", metavar="FILE",
+            help="Write the result to FILE, whole or not at all; - is stdout. Default: stdout.",
+        ),
+    ] = None  # fmt: skip
