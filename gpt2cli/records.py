@@ -31,7 +31,7 @@ def make_record(
         "completion_tokens": finish.completion_tokens,
         "sample": sample,
         "seed": request.seed,
-        **_describe_model(model),
+        **describe_model(model),
         **_describe_logprobs(finish, model.tokenizer),
     }
 
@@ -57,7 +57,7 @@ def make_error_record(
         "completion_tokens": 0,
         "sample": sample,
         "seed": None,
-        **_describe_model(model),
+        **describe_model(model),
         "error": error,
     }
 
@@ -91,7 +91,8 @@ def _describe_token(token: TokenLogprob | Alternative, tokenizer: Tokenizer) -> 
     return {"id": token.token_id, **describe_piece(piece), "logprob": token.logprob}
 
 
-def _describe_model(model: LoadedModel) -> dict[str, Any]:
+def describe_model(model: LoadedModel) -> dict[str, Any]:
+    """Return what every record tells of the model that ran."""
     return {
         "model": model.stored.name,
         "revision": model.stored.revision,

@@ -5,11 +5,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from gpt2cli.generation import Counts
 from gpt2cli.loading import LoadedModel
 from gpt2cli.terminal.interrupt import ctrl_c_held_back
 from gpt2cli.terminal.notes import Notes, wants_colour
-from gpt2cli.terminal.statistics import describe_run
+from gpt2cli.terminal.statistics import describe_conditions, describe_memory
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -76,12 +75,9 @@ class ScoreProgress:
 
 def describe_scoring(model: LoadedModel, *, tokens: int, seconds: float) -> list[str]:
     """Return the lines of --stats for texts of so many tokens that were scored in this time."""
-    about_model, _, *about_memory, _ = describe_run(
-        model, Counts(), seed=0, first_token_seconds=None, from_model={}
-    )
     rate = tokens / max(seconds, 1e-9)
     scored = f"scored {tokens} tokens in {seconds:.3f} s: {rate:.1f} tokens/s"
-    return [about_model, scored, *about_memory]
+    return [describe_conditions(model), scored, *describe_memory()]
 
 
 def _make_bar(total: int) -> "Progress":

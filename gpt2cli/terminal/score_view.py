@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from gpt2cli.loading import LoadedModel
 from gpt2cli.pieces import describe_piece, quote_piece
-from gpt2cli.records import format_record
+from gpt2cli.records import describe_model, format_record
 from gpt2cli.scoring import TokenScore, Totals
 from gpt2cli.terminal.notes import wants_colour
 from gpt2cli.terminal.result import ResultWriter, open_result
@@ -162,10 +162,7 @@ class RecordView:
             "scored_tokens": totals.scored_tokens,
             "tokens": self._tokens,
             "stride": self._stride,
-            "model": self._model.stored.name,
-            "revision": self._model.stored.revision,
-            "precision": self._model.stored.folder.precision,
-            "device": str(self._model.engine.device),
+            **describe_model(self._model),
         }
         self._writer.write(format_record(record))
 

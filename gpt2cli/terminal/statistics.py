@@ -1,7 +1,6 @@
 """What --stats tells: speeds with their conditions, counts, seed, and the model's own settings."""
 
 import os
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Final
 
 from gpt2cli.generation import Counts
 from gpt2cli.loading import LoadedModel
+from gpt2cli.machine import read_peak
 
 _IMPORTED: Final = time.monotonic()
 
@@ -33,14 +33,8 @@ def describe_run(
     from_model: Mapping[str, Any],
 ) -> list[str]:
     """Return the lines of --stats for a finished run."""
-    engine = model.engine
-    name = model.stored.name
-    if model.stored.revision is not None:
-        name += f" ({model.stored.revision[:12]})"
     lines = [
-        f"model {name}, {model.stored.folder.precision} on {engine.device}, "
-        f"{engine.threads} thread{'s' if engine.threads > 1 else ''}, "
-        f"context {engine.shape.n_positions} tokens",
+        describe_conditions(model),
         f"prefill {counts.prefill_tokens} tokens in {counts.prefill_seconds:.3f} s",
     ]
     if counts.decode_tokens:
@@ -52,21 +46,27 @@ def describe_run(
         )
     if first_token_seconds is not None:
         lines.append(f"first token {first_token_seconds:.2f} s after the process began")
-    peak = _peak_megabytes()
-    if peak is not None:
-        lines.append(f"peak memory {peak:.0f} MB")
-    lines.append(f"seed {seed}")
+    lines += [*describe_memory(), f"seed {seed}"]
     if from_model:
         told = ", ".join(f"{name} {value}" for name, value in from_model.items())
         lines.append(f"from the model's generation_config.json: {told}")
     return lines
 
 
-def _peak_megabytes() -> float | None:
-    """Return the largest resident memory so far, mapped files included; None on Windows."""
-    if sys.platform == "win32":
-        return None
-    import resource
+def describe_conditions(model: LoadedModel) -> str:
+    """Return what ran, and on what."""
+    engine = model.engine
+    name = model.stored.name
+    if model.stored.revision is not None:
+        name += f" ({model.stored.revision[:12]})"
+    return (
+        f"model {name}, {model.stored.folder.precision} on {engine.device}, "
+        f"{engine.threads} thread{'s' if engine.threads > 1 else ''}, "
+        f"context {engine.shape.n_positions} tokens"
+    )
 
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+def describe_memory() -> list[str]:
+    """Return the line of the largest memory so far; none where that cannot be told."""
+    peak = read_peak()
+    return [] if peak is None else [f"peak memory {peak / 2**20:.0f} MB"]
