@@ -83,6 +83,19 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "rich",
         "typer",
     ),
+    "gpt2cli.chat": (
+        "numpy",
+        "onnx",
+        "onnxruntime",
+        "prompt_toolkit",
+        "sys",
+        "tokenizers",
+        "gpt2cli.engine",
+        "gpt2cli.store",
+        "rich",
+        "typer",
+    ),
+    "gpt2cli.whole_file": (*_TENSORS, "tokenizers", "prompt_toolkit", "rich", "typer"),
     "gpt2cli.pieces": (*_TENSORS, "gpt2cli", "tokenizers", "rich", "typer"),
     "gpt2cli.scoring": (
         *_TENSORS,
@@ -132,6 +145,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "tokenizers": ("export.tokenizer", "gpt2cli.tokenizer"),
     "typer": ("gpt2cli.app", "gpt2cli.commands"),
     "rich": ("gpt2cli.terminal",),
+    "prompt_toolkit": ("gpt2cli.terminal",),
 }
 
 

@@ -75,8 +75,8 @@ def _help(dialogue: "Dialogue", argument: str) -> None:
         lines = [f"{c.usage:{width}}  {c.summary}" for c in COMMANDS.values()]
         lines += [
             "",
-            'A message of several lines stands between """ and """, or is pasted; Alt-Enter begins',
-            "a new line. Ctrl-C ends the reply, Ctrl-D the chat.",
+            'A message of several lines stands between """ and """, or is pasted; Alt-Enter',
+            "begins a new line. Ctrl-C ends the reply, Ctrl-D the chat.",
         ]
     dialogue.notes.report("\n".join(lines))
 

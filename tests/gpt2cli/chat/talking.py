@@ -31,6 +31,11 @@ class Said:
         return "".join(self.pieces)
 
 
+def shout(message: str) -> str:
+    """Answer with the same words in capitals."""
+    return f" {message.upper()}"
+
+
 def spell(tokenizer: Tokenizer, reply_of: Callable[[str], str], *, vocab_size: int) -> LogitsOf:
     """Return logits that spell the reply to the last message of a transcript, then EOS.
 

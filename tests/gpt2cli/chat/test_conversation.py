@@ -1,5 +1,7 @@
 """Claims about what was said, and the names of the two who speak."""
 
+from typing import Any
+
 import pytest
 
 from gpt2cli.chat import Conversation, Turn
@@ -16,9 +18,10 @@ def turn(message: str, *, first: int = 0) -> Turn:
 @pytest.mark.parametrize("whose", ["user_name", "bot_name"])
 def test_a_name_is_some_text_on_one_line(whose: str, name: str) -> None:
     """Else the transcript would not have it where the stop looks for it."""
+    names: dict[str, Any] = {whose: name}
     option = whose.replace("_", "-")
     with pytest.raises(UsageError, match=f"--{option}: expected a name on one line"):
-        Conversation(**{whose: name})
+        Conversation(**names)
 
 
 @pytest.mark.parametrize("name", ["Ann Lee", "User 2", "🦊", "a:b", "[bold]"])

@@ -19,7 +19,7 @@ from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.replies import ReplyRecords, TextReplies
 from gpt2cli.terminal.result import ResultWriter
 from gpt2cli.tokenizer import Tokenizer
-from tests.gpt2cli.chat.talking import spell
+from tests.gpt2cli.chat.talking import shout, spell
 from tests.gpt2cli.folders import bare_folder
 from tests.gpt2cli.scripted import ScriptedEngine
 
@@ -86,11 +86,6 @@ class Session:
     def turns(self) -> list[tuple[str, str]]:
         """What was said."""
         return [(turn.message, turn.reply) for turn in self.dialogue.chat.conversation.turns]
-
-
-def shout(message: str) -> str:
-    """Answer with the same words in capitals."""
-    return f" {message.upper()}"
 
 
 def open_session(

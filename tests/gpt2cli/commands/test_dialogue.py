@@ -3,7 +3,8 @@
 import json
 import pathlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from gpt2cli.chat import Conversation, read_conversation
 from gpt2cli.errors import ModelError, OutputError
 from gpt2cli.tokenizer import Tokenizer
-from tests.gpt2cli.commands.dialogues import open_session
+from tests.gpt2cli.commands.dialogues import Session, open_session
 
 Capture = pytest.CaptureFixture[str]
 
@@ -24,22 +25,18 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-class Presses:
-    """Presses Ctrl-C in the midst of the model's work."""
+def press_in_reply(session: Session, *, at: int, times: int = 1) -> None:
+    """Let Ctrl-C be pressed in the midst of the model's work, at this step."""
+    decode, steps = session.engine.decode, count(1)
 
-    def __init__(self, work: Any, *, at: int, times: int = 1) -> None:
-        self._work = work
-        self._left = at
-        self._times = times
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Do the work; press when it is time."""
-        result = self._work(*arguments)
-        self._left -= 1
-        if self._left == 0:
-            for _ in range(self._times):
+    def decode_and_press(ids: Sequence[int]) -> Any:
+        result = decode(ids)
+        if next(steps) == at:
+            for _ in range(times):
                 signal.raise_signal(signal.SIGINT)
         return result
+
+    setattr(session.engine, "decode", decode_and_press)  # noqa: B010  # mypy: no assignment
 
 
 def test_a_script_is_answered_line_by_line(ascii_tokenizer: Tokenizer, capsys: Capture) -> None:
@@ -122,7 +119,7 @@ def test_a_reader_who_left_ends_it(ascii_tokenizer: Tokenizer) -> None:
 def test_ctrl_c_ends_the_reply_and_keeps_it(ascii_tokenizer: Tokenizer) -> None:
     """On a terminal the chat goes on, and the next message is seen after what was said."""
     session = open_session(ascii_tokenizer, on_terminal=True)
-    session.engine.decode = Presses(session.engine.decode, at=2)  # type: ignore[method-assign]
+    press_in_reply(session, at=2)
 
     assert session.run("abcdef", "x") == "AB\n\nX\n\n"
     assert session.turns == [("abcdef", "AB"), ("x", "X")]
@@ -132,9 +129,7 @@ def test_ctrl_c_ends_the_reply_and_keeps_it(ascii_tokenizer: Tokenizer) -> None:
 def test_ctrl_c_pressed_again_keeps_what_was_shown(ascii_tokenizer: Tokenizer, times: int) -> None:
     """People press it twice: the chat goes on all the same."""
     session = open_session(ascii_tokenizer, on_terminal=True)
-    session.engine.decode = Presses(  # type: ignore[method-assign]
-        session.engine.decode, at=3, times=times
-    )
+    press_in_reply(session, at=3, times=times)
 
     assert session.run("abcdef", "x") == "AB\n\nX\n\n"
     assert session.turns == [("abcdef", "AB"), ("x", "X")]
@@ -143,7 +138,7 @@ def test_ctrl_c_pressed_again_keeps_what_was_shown(ascii_tokenizer: Tokenizer, t
 def test_ctrl_c_in_a_script_ends_it_with_what_was_made(ascii_tokenizer: Tokenizer) -> None:
     """Nobody types the next line: all of it was meant to run."""
     session = open_session(ascii_tokenizer)
-    session.engine.decode = Presses(session.engine.decode, at=2)  # type: ignore[method-assign]
+    press_in_reply(session, at=2)
 
     assert session.run("abcdef", "x") == "AB\n"
     assert session.dialogue.interrupted
@@ -152,9 +147,7 @@ def test_ctrl_c_in_a_script_ends_it_with_what_was_made(ascii_tokenizer: Tokenize
 def test_ctrl_c_pressed_twice_in_a_script_ends_it_at_once(ascii_tokenizer: Tokenizer) -> None:
     """As everywhere; the line that was begun is finished."""
     session = open_session(ascii_tokenizer)
-    session.engine.decode = Presses(  # type: ignore[method-assign]
-        session.engine.decode, at=3, times=2
-    )
+    press_in_reply(session, at=3, times=2)
 
     with pytest.raises(KeyboardInterrupt):
         session.run("abcdef", "x")
@@ -297,15 +290,15 @@ def test_ctrl_c_while_the_session_is_written_waits_for_its_end(
     """Else the next turn would take its own file for another process's."""
     path = tmp_path / "session.json"
     session = open_session(ascii_tokenizer, session=path, on_terminal=True)
-    assert session.dialogue.session is not None
-    write = session.dialogue.session.write
+    replace = pathlib.Path.replace
 
-    def write_and_press(conversation: Conversation) -> None:
+    def replace_and_press(file: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+        replaced = replace(file, target)
         signal.raise_signal(signal.SIGINT)
-        write(conversation)
+        return replaced
 
     with monkeypatch.context() as patch:
-        patch.setattr(session.dialogue.session, "write", write_and_press)
+        patch.setattr(pathlib.Path, "replace", replace_and_press)
         session.run("a")
     assert session.run("b") == "B\n\n"
     assert not session.dialogue.failed

@@ -271,6 +271,11 @@ def test_ctrl_d_leaves(person: Person) -> None:
     assert person.type(_CTRL_D) is None
 
 
+def test_ctrl_d_between_three_quotes_leaves_too(person: Person) -> None:
+    """Nobody is held there."""
+    assert person.type(f'"""abc{_ENTER}{_CTRL_D}') is None
+
+
 def test_what_was_typed_comes_again_also_in_the_next_chat(person: Person) -> None:
     """Several lines as one; the file is for the user alone."""
     person.type(f"a{_ALT_ENTER}é{_ENTER}")
@@ -303,7 +308,9 @@ def test_a_history_that_cannot_be_used_is_done_without(
     assert person.type(f"{_UP}{_ENTER}") == message("a")
 
 
-def test_a_history_that_is_lost_in_the_midst_is_done_without(person: Person) -> None:
+def test_a_history_that_is_lost_in_the_midst_is_done_without(
+    person: Person, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As on a disk that fills up."""
     person.type(f"a{_ENTER}")
     person.history_file.unlink()
@@ -311,10 +318,14 @@ def test_a_history_that_is_lost_in_the_midst_is_done_without(person: Person) -> 
 
     assert person.type(f"b{_ENTER}") == message("b")
     assert person.type(f"{_UP}{_ENTER}") == message("b")
+    assert "Press ENTER" not in capsys.readouterr().out
 
 
-def test_bytes_that_are_no_utf8_can_be_typed(person: Person) -> None:
+def test_bytes_that_are_no_utf8_can_be_typed(
+    person: Person, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Who takes the message says what is wrong with it; history keeps what it can."""
     entry = person.type(f"a\udcff{_ENTER}")
     assert entry == message("a\udcff")
     assert person.type(f"b{_ENTER}") == message("b")
+    assert "Press ENTER" not in capsys.readouterr().out

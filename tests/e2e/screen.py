@@ -1,0 +1,132 @@
+"""A terminal that a test sees and types on: the program in it, and what stands on the screen."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+
+from tests.e2e.program import HANGS_AFTER, Program
+
+if sys.platform == "win32":
+    pytest.skip("pexpect has no pseudo-terminal on Windows", allow_module_level=True)
+
+import pexpect
+import pyte
+
+CTRL_C: Final = "\x03"
+CTRL_D: Final = "\x04"
+CTRL_Z: Final = "\x1a"
+ENTER: Final = "\r"
+TAB: Final = "\t"
+_PASTE: Final = "\x1b[200~{}\x1b[201~"
+_TICK: Final = 0.05
+
+
+class _Display(pyte.Screen):
+    """A screen that answers as a terminal does when it is asked where the cursor is."""
+
+    answer: Callable[[str], object] = staticmethod(lambda data: None)
+
+    def write_process_input(self, data: str) -> None:
+        """Send an answer to the program."""
+        self.answer(data)
+
+
+class Terminal:
+    """A program in a terminal, by default of 80 columns and of more lines than it fills."""
+
+    def __init__(
+        self,
+        program: Program,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        shell: str = "",
+        columns: int = 80,
+        lines: int = 40,
+    ) -> None:
+        """Start `gpt2 ARGUMENTS`, or a line of shell in which $GPT2 is the program."""
+        command = ["/bin/sh", "-c", shell] if shell else [str(program.path), *arguments]
+        self.process: Any = pexpect.spawn(
+            command[0],
+            command[1:],
+            env={**program.environment, "GPT2": str(program.path), **(environment or {})},
+            timeout=HANGS_AFTER,
+            dimensions=(lines, columns),
+        )
+        self.raw = ""  # all that the program has written
+        self._display = _Display(columns, lines)
+        self._display.answer = self.process.send
+        self._stream = pyte.ByteStream(self._display)
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the screen up to the cursor's, without spaces at their ends."""
+        return [line.rstrip() for line in self._display.display[: self._display.cursor.y + 1]]
+
+    def wait_for(self, wanted: str) -> str:
+        """Wait until the screen holds `wanted`; return the screen."""
+        return self.wait_until(lambda: wanted in "\n".join(self.lines))
+
+    def wait_for_prompt(self, count: int) -> str:
+        """Wait for the prompt line to stand there for the nth time, empty; return the screen."""
+        return self.wait_until(lambda: self._is_asking(count))
+
+    def wait_until(self, condition: Callable[[], bool]) -> str:
+        """Wait until something is so of what the program has written; return the screen."""
+        deadline = time.monotonic() + HANGS_AFTER
+        while not condition():
+            assert time.monotonic() < deadline, "\n".join(self.lines)
+            self.take()
+        return "\n".join(self.lines)
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        self.process.send(keys)
+
+    def say(self, line: str, *, prompt: int) -> str:
+        """Type a line and wait for the nth prompt; return the screen."""
+        self.type(f"{line}{ENTER}")
+        return self.wait_for_prompt(prompt)
+
+    def paste(self, text: str) -> None:
+        """Paste text as a terminal does that knows bracketed paste."""
+        self.process.send(_PASTE.format(text))
+
+    def resize(self, columns: int) -> None:
+        """Change the size of the window, of which the program is told."""
+        self.process.setwinsize(self._display.lines, columns)
+
+    def leave(self) -> int:
+        """Press Ctrl-D and return the exit code."""
+        self.type(CTRL_D)
+        return self.finish()
+
+    def finish(self) -> int:
+        """Return the exit code when the program has ended."""
+        while self.take():
+            continue
+        self.process.close()
+        assert "Traceback" not in self.raw, self.raw
+        assert "WARNING" not in self.raw, self.raw
+        return int(self.process.exitstatus)
+
+    def take(self) -> bool:
+        """Show all that the program has written, or writes in a moment; False at the end."""
+        timeout = _TICK
+        while True:
+            try:
+                block = self.process.read_nonblocking(1 << 16, timeout=timeout)
+            except pexpect.TIMEOUT:
+                return True
+            except pexpect.EOF:
+                return False
+            self.raw += block.decode("utf-8", "replace")
+            self._stream.feed(block)
+            timeout = 0.0
+
+    def _is_asking(self, count: int) -> bool:
+        asked = sum(line.startswith(">>>") for line in self.lines)
+        last = self.lines[-1] if self.lines else ""
+        return asked >= count and last in (">>>", ">>> Write a message, or /help")

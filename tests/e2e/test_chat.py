@@ -1,0 +1,99 @@
+"""`gpt2 chat` in pipes: scripts, other programs that talk with it, and what may cut it short."""
+
+import json
+import pathlib
+import sys
+
+import pytest
+
+from gpt2cli.chat import read_conversation
+from tests.e2e.program import Finished, Program, finish, press_ctrl_c, read_until
+
+_CHAT = ("chat", "-m", "starter", "--seed", "5", "-n", "8")
+_LONG = ("-n", "400", "--ignore-eos")
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and shells of POSIX")
+
+
+@posix
+def test_without_any_input_it_ends_at_once(fresh_program: Program) -> None:
+    """No model is looked for, none is exported (llama.cpp PR 22874)."""
+    assert fresh_program.run("chat", "--json") == Finished(0, b"", "")
+
+
+@posix
+def test_a_closed_stdin_is_a_usage_error(program: Program) -> None:
+    """Nobody could say anything."""
+    done = program.run_shell('exec "$GPT2" chat -m starter <&-')
+    expected = "gpt2: error: expected a terminal or messages on stdin, which is closed\n"
+    assert done == Finished(2, b"", expected)
+
+
+@posix
+def test_a_message_is_answered_before_the_next_is_sent(program: Program) -> None:
+    """Another program may talk with it; at its end of the pipe it ends."""
+    with program.start(*_CHAT, "--json", stdin=b"") as process:
+        assert process.stdin is not None
+        for index in range(3):
+            process.stdin.write(b"Hello\n")
+            process.stdin.flush()
+            record = json.loads(read_until(process.stdout, b"\n"))
+            assert record["index"] == index
+        assert finish(process) == Finished(0, b"", "")
+
+
+@posix
+def test_a_reader_who_leaves_ends_it_quietly(program: Program) -> None:
+    """With 0, in the midst of a reply, whatever the script has still to say."""
+    options = " ".join((*_CHAT, *_LONG))
+    line = f'(yes Hello | {{ "$GPT2" {options}; echo $? >&2; }}) | head -c 9'
+    done = program.run_shell(line)
+    assert (len(done.out), done.err) == (9, "0\n")
+
+
+@posix
+def test_ctrl_c_ends_a_script_with_what_was_made(program: Program) -> None:
+    """130; the line is finished, nothing more is said."""
+    with program.start(*_CHAT, *_LONG, stdin=b"") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"Hello\nHello\n")
+        process.stdin.flush()
+        begun = read_until(process.stdout, b" ")
+        press_ctrl_c(process)
+        done = finish(process)
+    assert (done.code, done.err) == (130, "")
+    assert (begun + done.out).endswith(b"\n")
+
+
+@posix
+def test_a_session_survives_its_process(program: Program, tmp_path: pathlib.Path) -> None:
+    """Killed in its third turn it has two; the next process goes on with the third."""
+    path = tmp_path / "session.json"
+    with program.start(*_CHAT, "--session", str(path), stdin=b"") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"One\nTwo\n/set ignore-eos on\n")
+        process.stdin.write(b"/set max-new-tokens 400\nThree\n")
+        process.stdin.flush()
+        read_until(process.stderr, b"max-new-tokens 400\n")
+        process.kill()
+
+    assert [turn.message for turn in read_conversation(path).turns] == ["One", "Two"]
+    done = program.run(*_CHAT, "--session", str(path), "--json", stdin=b"Three\n")
+    record = json.loads(done.out)
+    assert (record["index"], record["seed"]) == (2, 7)
+    assert len(read_conversation(path).turns) == 3
+
+
+@posix
+def test_a_full_disk_loses_the_session_and_not_the_chat(
+    program: Program, tmp_path: pathlib.Path
+) -> None:
+    """Each turn that could not be kept is told; what was kept stays whole."""
+    path, script = tmp_path / "session.json", tmp_path / "script"
+    script.write_text("Hello, who are you?\n" * 9)
+    options = " ".join((*_CHAT, "-q", "--session", str(path)))
+    done = program.run_shell(f'ulimit -f 1; "$GPT2" {options} < {script} | cat; exit 0')
+
+    assert 0 < len(read_conversation(path).turns) < 9
+    assert f"cannot write {path}: File too large" in done.err
+    assert len(done.out.splitlines()) >= 9

@@ -1,0 +1,211 @@
+"""Claims about a conversation that outgrows the model, or is cut short."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpt2cli.chat import Conversation, Exchange
+from gpt2cli.errors import PromptError
+from gpt2cli.generation import FinishReason, Overflow
+from gpt2cli.tokenizer import Tokenizer
+from tests.gpt2cli.chat.talking import (
+    NEVER,
+    answer,
+    make_chat,
+    make_settings,
+    say,
+    shout,
+    talker,
+)
+from tests.gpt2cli.scripted import ScriptedEngine
+
+# When the context is full
+
+
+def test_sixty_turns_overflow_and_the_conversation_goes_on(ascii_tokenizer: Tokenizer) -> None:
+    """The oldest go, the system text stays, and no prompt leaves less than the room for a reply."""
+    engine = talker(ascii_tokenizer, shout, n_positions=200)
+    chat = make_chat(engine, ascii_tokenizer, conversation=Conversation(system="A wood."))
+
+    exchanges: list[Exchange] = []
+    for number in range(60):
+        said = say(chat, f"turn {number}")
+        assert said.reply == f"TURN {number}"
+        exchanges.append(said.exchange)
+        assert ascii_tokenizer.show(said.exchange.prepared.prompt_ids).startswith(
+            "A wood.\n\nUser:"
+        )
+
+    sizes = [len(exchange.prepared.prompt_ids) for exchange in exchanges]
+    assert max(sizes) <= 200 - 40
+    dropping = [number for number, exchange in enumerate(exchanges) if exchange.dropped]
+    assert 60 / 10 < len(dropping) < 60 / 2  # not at every turn, though ever again
+    for number in set(range(60)) - set(dropping) - {0}:
+        assert exchanges[number].counts.prefill_tokens <= 2 + len("\nUser: turn 10\nBot:")
+    text, tokens = chat.context()
+    assert len(text) == tokens < 200
+    assert len(chat.conversation.turns) == 60
+
+
+def test_a_turn_that_made_others_go_gives_them_back(ascii_tokenizer: Tokenizer) -> None:
+    """After /undo the model sees what it saw before, and no more than it can."""
+    chat = make_chat(talker(ascii_tokenizer, shout, n_positions=100), ascii_tokenizer)
+    for message in ("a", "b", "c"):
+        say(chat, message)
+    before = chat.context()
+
+    exchange = say(chat, "d" * 20).exchange
+    assert exchange.dropped > 0
+    answer(chat, chat.ask_again())
+    chat.undo()
+
+    assert chat.context() == before
+
+
+def test_a_message_that_does_not_fit_alone_changes_nothing(ascii_tokenizer: Tokenizer) -> None:
+    """The error has both numbers; the next message finds all as it was."""
+    chat = make_chat(talker(ascii_tokenizer, shout, n_positions=100), ascii_tokenizer)
+    say(chat, "a")
+
+    with pytest.raises(PromptError, match=r"111 tokens, the model takes 100"):
+        chat.ask("m" * 100)
+
+    say(chat, "b")
+    assert chat.context()[0] == "User: a\nBot: A\nUser: b\nBot: B"
+
+
+def test_a_message_that_fills_the_context_has_an_empty_reply(ascii_tokenizer: Tokenizer) -> None:
+    """The reason is told; the next message makes it go."""
+    chat = make_chat(talker(ascii_tokenizer, shout, n_positions=100), ascii_tokenizer)
+
+    said = say(chat, "m" * (100 - len("User: \nBot:")))
+    assert said.exchange.finish is not None
+    assert (said.reply, said.exchange.finish.reason) == ("", FinishReason.CONTEXT)
+
+    assert say(chat, "b").reply == "B"
+    assert chat.conversation.first == 1
+
+
+def test_a_reply_that_slides_is_remembered_by_its_text(ascii_tokenizer: Tokenizer) -> None:
+    """Its prompt has left the slot; the conversation goes on all the same."""
+    engine = ScriptedEngine(
+        lambda ids: np.eye(97, dtype=np.float32)[88], n_positions=40, vocab_size=97, max_slots=1
+    )
+    settings = make_settings(max_new_tokens=60, overflow=Overflow.SLIDE)
+    chat = make_chat(engine, ascii_tokenizer, settings=settings)
+
+    for _ in range(3):
+        assert say(chat, "hi").reply == "x" * 60
+    assert chat.conversation.turns[-1].reply_ids is None
+
+
+def test_where_less_is_refused_all_of_the_reply_has_room(ascii_tokenizer: Tokenizer) -> None:
+    """`--overflow error`: old turns go before a message is refused that would fit without them."""
+    settings = make_settings(max_new_tokens=60, overflow=Overflow.ERROR)
+    chat = make_chat(
+        talker(ascii_tokenizer, shout, n_positions=100), ascii_tokenizer, settings=settings
+    )
+
+    assert [say(chat, "hi").reply for _ in range(5)] == 5 * ["HI"]
+    with pytest.raises(PromptError, match="--max-new-tokens 60 exceed"):
+        chat.ask("m" * 30)
+
+
+def test_three_hundred_turns_cost_no_more_than_the_first(ascii_tokenizer: Tokenizer) -> None:
+    """Neither work nor memory grows, but for the words themselves."""
+    engine = talker(ascii_tokenizer, shout, n_positions=200)
+    chat = make_chat(engine, ascii_tokenizer)
+    kept: list[int] = []
+    tracemalloc.start()
+    for number in range(300):
+        say(chat, "hi")
+        engine.calls.clear()
+        if number in (100, 200, 299):
+            kept.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+
+    assert kept[2] - kept[1] < 1.2 * (kept[1] - kept[0]) + 10_000
+    assert (kept[2] - kept[0]) / 200 < 2_000  # bytes a turn
+
+
+# Interruptions
+
+
+def test_an_interrupted_reply_is_a_turn_and_the_next_one_sees_it(
+    ascii_tokenizer: Tokenizer,
+) -> None:
+    """It ends with what it has, without white space at its end."""
+    chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
+    exchange = chat.ask("ab cd")
+    pieces: list[str] = []
+    for piece in chat.answer(exchange, lambda: len(exchange.reply) >= 2):
+        pieces.append(piece)
+
+    assert "".join(pieces) == "AB"
+    assert exchange.finish is not None
+    assert exchange.finish.reason is FinishReason.INTERRUPTED
+    say(chat, "x")
+    assert chat.context()[0] == "User: ab cd\nBot: AB\nUser: x\nBot: X"
+
+
+def test_interrupted_before_anything_was_made_it_is_no_turn(ascii_tokenizer: Tokenizer) -> None:
+    """The conversation is as it was."""
+    chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
+    exchange = chat.ask("hi")
+
+    assert list(chat.answer(exchange, lambda: True)) == []
+    assert exchange.finish is None
+    assert chat.conversation.turns == ()
+    assert say(chat, "x").reply == "X"
+
+
+def test_a_reply_that_is_cut_off_keeps_what_was_shown(ascii_tokenizer: Tokenizer) -> None:
+    """As at a second Ctrl-C, while it is shown; the slot is sound afterwards."""
+    chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
+    exchange = chat.ask("abcd")
+    pieces = chat.answer(exchange, NEVER)
+    shown = next(pieces) + next(pieces)
+    pieces.close()
+
+    [turn] = chat.conversation.turns
+    assert (shown, turn.reply, turn.finish_reason) == ("AB", "AB", FinishReason.INTERRUPTED)
+    assert exchange.finish is not None
+    assert (exchange.finish.prompt_tokens, exchange.finish.completion_tokens) == (15, 3)
+    say(chat, "x")
+    assert chat.context()[0] == "User: abcd\nBot: AB\nUser: x\nBot: X"
+
+
+@pytest.mark.parametrize("call", range(4))
+@pytest.mark.parametrize("name", ["extend", "decode"])
+def test_a_step_that_is_cut_off_leaves_a_slot_to_go_on_with(
+    ascii_tokenizer: Tokenizer, name: str, call: int
+) -> None:
+    """After the engine's work but before it is noted; what was shown until then is kept."""
+    engine = talker(ascii_tokenizer, shout)
+    chat = make_chat(engine, ascii_tokenizer)
+    work = getattr(engine, name)
+    count = 0
+
+    def cut(*arguments: Any) -> Any:
+        nonlocal count
+        count += 1
+        result = work(*arguments)
+        if count == call + 1:
+            raise KeyboardInterrupt
+        return result
+
+    setattr(engine, name, cut)
+    for message in ("ab", "ab", "abcdef", "ab"):
+        try:
+            say(chat, message)
+        except KeyboardInterrupt:
+            continue
+    setattr(engine, name, work)
+
+    assert say(chat, "x").reply == "X"
+    expected = [(t.message, t.reply) for t in chat.conversation.turns]
+    assert all(message.upper().startswith(reply) for message, reply in expected)
+    text = chat.context()[0]
+    assert "".join(map(chr, (i + 32 if i < 95 else 10 for i in engine.slots[0]))) in text

@@ -1,0 +1,253 @@
+"""Claims about `gpt2 chat` as scripts use it, in this process and with real models."""
+
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+from typer.testing import Result
+
+from gpt2cli.chat import read_conversation
+from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.model_folders import ModelFolders
+
+_STDIN: Final = 0
+SCRIPT: Final = "Hello, who are you?\nWhat do you like?\nGood night!\n"
+
+Chat = Callable[..., Result]
+
+
+@contextmanager
+def stdin_of(data: bytes) -> Iterator[None]:
+    """Let this process's own stdin be a file that holds `data`."""
+    before = os.dup(_STDIN)
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        os.dup2(file.fileno(), _STDIN)
+        try:
+            yield
+        finally:
+            os.dup2(before, _STDIN)
+            os.close(before)
+
+
+@pytest.fixture
+def chat(starter_folder: pathlib.Path) -> Chat:
+    """Return the function that runs a script of short replies by the starter."""
+
+    def run(script: str | bytes, *options: str | pathlib.Path, model: object = None) -> Result:
+        data = script.encode() if isinstance(script, str) else script
+        given = [str(option) for option in options]
+        with stdin_of(data):
+            return invoke("chat", "-m", str(model or starter_folder), "-n", "8", *given)
+
+    return run
+
+
+def records(result: Result) -> list[dict[str, Any]]:
+    """Return the records on stdout."""
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_without_any_message_no_model_is_needed(chat: Chat, tmp_path: pathlib.Path) -> None:
+    """It ends at once, and writes nothing; not even the session's file."""
+    session = tmp_path / "session.json"
+    result = chat("", "--session", session, model="/no/such")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert not session.exists()
+
+
+def test_a_script_of_empty_lines_says_nothing(chat: Chat) -> None:
+    """As if nothing had been typed."""
+    result = chat("\n \n\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_the_same_script_and_seed_give_the_same_replies(chat: Chat) -> None:
+    """Without a seed each run is another; the records tell the seeds."""
+    first, again = (records(chat(SCRIPT, "--json", "--seed", "5")) for _ in range(2))
+    assert first == again
+    assert [record["seed"] for record in first] == [5, 6, 7]
+
+    other = records(chat(SCRIPT, "--json"))
+    assert [r["completion"] for r in other] != [r["completion"] for r in first]
+    assert len({record["seed"] for record in other}) == 3
+
+
+def test_a_run_without_a_seed_can_be_had_again_by_its_records(chat: Chat) -> None:
+    """Each turn's own seed, set before it, less its number."""
+    first = records(chat(SCRIPT, "--json"))
+    lines = SCRIPT.splitlines()
+    script = "\n".join(f"/set seed {r['seed'] - r['index']}\n{lines[r['index']]}" for r in first)
+
+    assert records(chat(script, "--json")) == first
+
+
+def test_text_and_records_say_the_same(chat: Chat) -> None:
+    """One record a turn, with the fields of `generate --json`."""
+    text = chat(SCRIPT, "--seed", "5")
+    made = records(chat(SCRIPT, "--seed", "5", "--json"))
+
+    assert (text.exit_code, text.stderr) == (0, "")
+    assert text.stdout == "".join(f"{record['completion']}\n" for record in made)
+    assert [record["prompt"] for record in made] == SCRIPT.splitlines()
+    assert [record["index"] for record in made] == [0, 1, 2]
+    generated = invoke("generate", "-m", made[0]["model"], "-n", "1", "--json", "x")
+    assert list(made[0]) == list(json.loads(generated.stdout))
+
+
+def test_undone_and_edited_turns_leave_no_trace(chat: Chat) -> None:
+    """With a seed: what was tried in between, drawn anew or taken back, changes nothing."""
+    one, two, three = SCRIPT.splitlines()
+    detour = "\n".join(
+        [f"{one} No!", "/undo", one, "What do you eat?", "/regen", "/undo", two, "/regen", three]
+    )
+    straight = records(chat(SCRIPT, "--seed", "5", "--json"))
+    others = records(chat(detour, "--seed", "5", "--json"))
+
+    assert [others[1], others[5], others[6]] == straight
+
+
+def test_what_comes_to_nothing_makes_the_exit_code_1_and_the_rest_goes_on(chat: Chat) -> None:
+    """A command that is none, no UTF-8, a message that is too long, quotes that are not closed."""
+    long = "word " * 600
+    script = f"/nosuch\nHello\n{long}\n".encode() + b'caf\xe9\nBye\r\n"""\nA\nB'
+    result = chat(script, "--json")
+
+    assert result.exit_code == 1
+    assert [record["prompt"] for record in records(result)] == ["Hello", "Bye", "A\nB"]
+    places = [line.split(": ")[2] for line in result.stderr.splitlines()]
+    assert places == ["line 1", "line 3", "line 4"]
+
+
+def test_the_model_sees_the_system_text_and_the_names(chat: Chat) -> None:
+    r"""\n is understood in them as in other options."""
+    result = chat(
+        "/context\nHi\n/context\n",
+        *("--system", r"A wood.\nNight.", "--user-name", "Ann", "--bot-name", "Fox"),
+    )
+
+    assert result.stderr.startswith("A wood.\nNight.\n\n")
+    assert "Night.\n\nAnn: Hi\nFox:" in result.stderr
+
+
+@pytest.mark.parametrize("template", ["auto", "dialogpt", "transcript"])
+def test_the_model_chooses_the_template_unless_the_user_does(
+    chat: Chat, model_folders: ModelFolders, template: str
+) -> None:
+    """A checkpoint whose config.json is DialoGPT's."""
+    params = {"task_specific_params": {"conversational": {"max_length": 1000}}}
+    model = model_folders(config=params)
+    result = chat("a\n/context\n/show\n", "--template", template, "-n", "0", model=model)
+
+    seen = "User: a\nBot:\n" if template == "transcript" else "a<|endoftext|><|endoftext|>\n"
+    assert seen in result.stderr
+
+
+def test_a_turn_prefills_only_its_own_tokens(chat: Chat) -> None:
+    """Also the twentieth: --stats tells how many."""
+    result = chat("Hi\n" * 20, "-n", "2", "--stats", "--seed", "1")
+
+    counts = [
+        int(line.split()[1]) for line in result.stderr.splitlines() if line.startswith("prefill")
+    ]
+    assert len(counts) == 20
+    assert max(counts[1:]) <= counts[0] + 3  # a newline, and what the reply before has left
+
+
+def test_statistics_and_notes_leave_stdout_alone(chat: Chat) -> None:
+    """Each on stderr; quiet keeps what was asked for."""
+    result = chat("Hi\n", "--stats", "--quiet", "--seed", "3")
+
+    assert "seed 3" in result.stderr.splitlines()
+    assert result.stdout == chat("Hi\n", "--seed", "3").stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--top-p", "2"],
+        ["--seed", "-1"],
+        ["--template", "x"],
+        ["--user-name", ""],
+        ["--bot-name", "User"],
+        ["--user-name", r"a\nb"],
+        ["--stop", ""],
+        ["--min-new-tokens", "9"],
+    ],
+)
+def test_a_wrong_option_is_told_before_anything_is_read(chat: Chat, options: list[str]) -> None:
+    """As a usage error, though nothing would be said."""
+    result = chat("", *options, model="/no/such")
+    assert result.exit_code == 2
+    assert options[0] in error_line(result) or "--bot-name" in error_line(result)
+
+
+def test_an_option_that_means_nothing_to_the_model_is_told_at_the_beginning(chat: Chat) -> None:
+    """Not at each message."""
+    result = chat("Hi\n", "--logit-bias", "no such token=1")
+    assert result.exit_code == 2
+    assert error_line(result).startswith("--logit-bias: expected an id or a text of one token")
+
+
+# Sessions
+
+
+def test_a_session_is_taken_up_again(chat: Chat, tmp_path: pathlib.Path) -> None:
+    """With its turns, names and system text; the turns go on counting."""
+    path = tmp_path / "session.json"
+    chat(SCRIPT, "--session", path, "--seed", "5", "--system", "A wood.", "--bot-name", "Fox")
+    [record] = records(chat("And you?\n", "--session", path, "--seed", "5", "--json"))
+
+    assert (record["index"], record["seed"]) == (3, 8)
+    conversation = read_conversation(path)
+    assert (conversation.system, conversation.bot_name) == ("A wood.", "Fox")
+    assert [turn.message for turn in conversation.turns] == [*SCRIPT.splitlines(), "And you?"]
+    assert [turn.seed for turn in conversation.turns] == [5, 6, 7, 8]
+
+
+def test_what_is_given_counts_for_a_session_too(chat: Chat, tmp_path: pathlib.Path) -> None:
+    """Other names, and no system text; the turns stay."""
+    path = tmp_path / "session.json"
+    chat("Hi\n", "--session", path, "--system", "A wood.", "--bot-name", "Fox")
+    chat("Ho\n", "--session", path, "--system", "", "--bot-name", "Owl")
+
+    conversation = read_conversation(path)
+    assert (conversation.system, conversation.bot_name) == ("", "Owl")
+    assert len(conversation.turns) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("plain", "is no saved conversation"),
+        ("missing/x", "cannot write"),
+        (".", "Is a directory"),
+        ("newer", "version 2, known is 1"),
+    ],
+)
+def test_a_session_that_cannot_be_kept_is_told_before_anything_is_said(
+    chat: Chat, tmp_path: pathlib.Path, name: str, reason: str
+) -> None:
+    """Exit code 1; what stood there stays."""
+    (tmp_path / "plain").write_text("precious")
+    (tmp_path / "newer").write_text('{"gpt2_chat": 2}')
+    result = chat("Hi\n", "--session", tmp_path / name)
+
+    assert result.exit_code == 1
+    assert reason in error_line(result)
+    assert {path.name for path in tmp_path.iterdir()} == {"plain", "newer"}
+    assert (tmp_path / "plain").read_text() == "precious"
+
+
+def test_a_new_session_is_there_before_its_first_reply(chat: Chat, tmp_path: pathlib.Path) -> None:
+    """Though its first message came to nothing."""
+    path = tmp_path / "session.json"
+    assert chat("/nosuch\n", "--session", path).exit_code == 1
+    assert read_conversation(path).turns == ()
