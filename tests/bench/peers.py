@@ -187,11 +187,19 @@ class Benchmark:
             "threads": self._options.threads,
             "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
             "system": platform.platform(),
-            "commit": call(["git", "describe", "--always", "--dirty", "--abbrev=12"]).strip(),
+            "commit": find_commit(),
             "rounds": self._options.rounds,
             "quick": self._options.quick,
             "command": "python -m tests.bench.peers",
         }
+
+
+def find_commit() -> str | None:
+    """Return what git says is checked out; None where there is no git."""
+    try:
+        return call(["git", "describe", "--always", "--dirty", "--abbrev=12"]).strip()
+    except CannotRunError:
+        return None
 
 
 def say(text: str) -> None:

@@ -1,6 +1,6 @@
 """Compares ways to store the weights: quality, bit-identity in a batch, speed. Gives JSON.
 
-    python -m tests.bench.precision CHECKPOINT STARTER TEXT --output FILE
+    python -m tests.bench.precision CHECKPOINT STARTER TEXT --output FILE [--speed-only]
 
 CHECKPOINT is a 124M with planted outlier channels (`make_checkpoint.py --outliers`), STARTER the
 small trained model, TEXT what its perplexity is of.
@@ -16,20 +16,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import onnxruntime
-from numpy.typing import NDArray
 
 from export.checkpoint import open_checkpoint
 from export.config import read_config
 from export.convert import DATA_FILE, convert, write_model
 from export.precision import Precision
 from export.storage import FLOAT32, STORAGES, BlockFormat, Storage
-from gpt2cli.engine import Device, Engine
+from gpt2cli.engine import Device, Engine, count_cores
 from gpt2cli.machine import find_cpu_name
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.scoring import ScoringConfig, Totals, score
@@ -46,8 +44,6 @@ _DECODE_ROWS: Final = (1, 8)
 _DECODE_START: Final = 64
 _DECODE_STEPS: Final = 12
 _ROUNDS: Final = 5
-
-Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -112,26 +108,22 @@ def find_perplexity(folder: pathlib.Path, text: str) -> float:
     return totals.perplexity
 
 
-def find_logits(engine: Engine, limit: int) -> Iterator[Array]:
-    """Yield the logits of all positions of random texts, a quarter of a context [K, V] at a time.
-
-    Each text fills a context, the last one what is left of the positions.
-    """
-    draw = np.random.Generator(np.random.Philox(0))
-    for start in range(0, _POSITIONS, limit):
-        length = min(limit, _POSITIONS - start)
-        ids = draw.integers(0, engine.shape.vocab_size, length).tolist()
-        for first in range(0, length, limit // 4):
-            part = ids[first : first + limit // 4]
-            yield engine.extend(0, part, range(len(part)))
+def find_best(engine: Engine, ids: Sequence[int]) -> list[int]:
+    """Return the likeliest id after each of the ids, which are fed a whole context at a time."""
+    limit, best = engine.shape.n_positions, []
+    for start in range(0, len(ids), limit):
+        window = ids[start : start + limit]
+        for first in range(0, len(window), limit // 4):
+            part = window[first : first + limit // 4]
+            best += engine.extend(0, part, range(len(part))).argmax(axis=-1).tolist()
         engine.free(0)
+    return best
 
 
-def compare_best(engine: Engine, best: Sequence[Array]) -> float:
-    """Return the share of positions whose best id is that of fp32."""
-    limit = engine.shape.n_positions
-    found = [logits.argmax(axis=-1) for logits in find_logits(engine, limit)]
-    return float(np.mean(np.concatenate(found) == np.concatenate(best)))
+def find_agreement(folder: pathlib.Path, ids: Sequence[int], best: Sequence[int]) -> float:
+    """Return the share of positions whose likeliest id is that of fp32."""
+    found = find_best(open_engine(folder), ids)
+    return statistics.mean(a == b for a, b in zip(found, best, strict=True))
 
 
 def decode_rows(engine: Engine, rows: Sequence[int]) -> list[bytes]:
@@ -199,15 +191,21 @@ def measure_quality(
     folders: Mapping[str, pathlib.Path], starters: Mapping[str, pathlib.Path], text: str
 ) -> dict[str, dict[str, Any]]:
     """Return, by variant, perplexity, agreement with fp32, size, and what a batch changes."""
-    exact = open_engine(folders["fp32"])
-    best = [part.argmax(axis=-1) for part in find_logits(exact, exact.shape.n_positions)]
+    tokenizer = Tokenizer(read_model_folder(starters["fp32"]))
+    draw = np.random.Generator(np.random.Philox(0))
+    vocab_size = read_model_folder(folders["fp32"]).shape.vocab_size
+    random_ids = draw.integers(0, vocab_size, _POSITIONS).tolist()
+    text_ids = tokenizer.encode(text)[:_POSITIONS]
+    best_random = find_best(open_engine(folders["fp32"]), random_ids)
+    best_text = find_best(open_engine(starters["fp32"]), text_ids)
     found: dict[str, dict[str, Any]] = {}
     for name, folder in folders.items():
         found[name] = {
-            "starter perplexity": round(find_perplexity(starters[name], text), 4),
-            "agreement of the best id with fp32": compare_best(open_engine(folder), best),
-            "smallest batch that changes a row": find_changed_batch(folder),
-            "data bytes": (folder / DATA_FILE).stat().st_size,
+            "starter: perplexity": round(find_perplexity(starters[name], text), 4),
+            "starter: best id as fp32": find_agreement(starters[name], text_ids, best_text),
+            "124M: best id as fp32": find_agreement(folder, random_ids, best_random),
+            "124M: smallest batch that changes a row": find_changed_batch(folder),
+            "124M: data bytes": (folder / DATA_FILE).stat().st_size,
         }
         print(name, found[name], file=sys.stderr)
     return found
@@ -218,7 +216,8 @@ def describe_conditions() -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "cpu": find_cpu_name(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": count_cores(),
+        "load average": os.getloadavg(),
         "onnxruntime": onnxruntime.__version__,
         "numpy": np.__version__,
         "positions compared": _POSITIONS,
@@ -231,15 +230,19 @@ def describe_conditions() -> dict[str, Any]:
 def main() -> None:
     """Build every variant of both checkpoints, measure, and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("checkpoint", "starter", "text", "--output"):
-        parser.add_argument(name, type=pathlib.Path, metavar=name.lstrip("-").upper())
+    for name in ("checkpoint", "starter", "text"):
+        parser.add_argument(name, type=pathlib.Path, metavar=name.upper())
+    parser.add_argument("--output", type=pathlib.Path, required=True, metavar="FILE")
+    parser.add_argument("--speed-only", action="store_true", help="keep what FILE has of the rest")
     options = parser.parse_args()
-    with ExitStack() as stack:
-        work = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    with tempfile.TemporaryDirectory() as temporary:
+        work = pathlib.Path(temporary)
         folders = build_all(options.checkpoint, work / "large")
-        starters = build_all(options.starter, work / "starter")
-        text = options.text.read_text(encoding="utf-8")
-        quality = measure_quality(folders, starters, text)
+        if options.speed_only:
+            quality = json.loads(options.output.read_bytes())["variants"]
+        else:
+            starters = build_all(options.starter, work / "starter")
+            quality = measure_quality(folders, starters, options.text.read_text(encoding="utf-8"))
         speed = measure_speed(folders)
     variants = {name: quality[name] | speed[name] for name in folders}
     result = {"conditions": describe_conditions(), "variants": variants}

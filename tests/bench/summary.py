@@ -179,6 +179,11 @@ def describe_conditions(raw: Mapping[str, Any]) -> Iterator[str]:
         f"{c['cpu']}, {c['cores']} cores, {c['threads']} threads each, {c['system']}, {c['date']}; "
         f"medians of {c['rounds']} interleaved rounds, least and most in brackets"
     )
+    busiest = max((run["load_average"] for run in raw["runs"]), default=0)
+    yield (
+        f"load average before a run: up to {busiest:.1f}; of that the run before makes up to "
+        f"{c['threads']}, so more says that others were at work"
+    )
     work = raw["workload"]
     shortest, longest = work["batch_prompt_tokens"]
     yield (

@@ -78,14 +78,14 @@ def measure(model: Model, workload: Workload, *, batch_size: int) -> dict[str, f
         prompts, steps = workload.decode_prompts[:rows], workload.decode_steps
         model.time_decode(prompts, _WARM_STEPS)
         figures[f"decode_{rows}"] = rows * steps / model.time_decode(prompts, steps)
-    for ids in workload.prefill_prompts:
-        model.time_prefill(ids)
-        seconds = sorted(model.time_prefill(ids) for _ in range(workload.prefill_repeats))
-        figures[f"prefill_{len(ids)}"] = len(ids) / seconds[len(seconds) // 2]
     prompts, steps = workload.batch_prompts, workload.batch_steps
     seconds_of_batch = model.time_batch(prompts, steps, size=batch_size)
     figures["batch"] = len(prompts) * steps / seconds_of_batch
     figures["memory_batch"] = read_peak()
+    for ids in workload.prefill_prompts:
+        model.time_prefill(ids)
+        seconds = sorted(model.time_prefill(ids) for _ in range(workload.prefill_repeats))
+        figures[f"prefill_{len(ids)}"] = len(ids) / seconds[len(seconds) // 2]
     return figures
 
 

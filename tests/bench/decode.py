@@ -1,0 +1,172 @@
+"""Measures what the weights' precision gives in decoding, beside what memory can give. JSON.
+
+    python -m tests.bench.decode CHECKPOINT --output FILE
+
+CHECKPOINT is a 124M (`make_checkpoint.py`). Rounds are interleaved: in each the read bandwidth of
+memory is measured first, then every precision. Starts and peaks are those of `gpt2 generate`.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import onnxruntime
+
+from export.convert import DATA_FILE, convert
+from export.precision import Precision
+from gpt2cli.engine import Device, Engine, count_cores
+from gpt2cli.machine import find_cpu_name
+from gpt2cli.model_folder import read_model_folder
+
+_PRECISIONS: Final = (Precision.FP32, Precision.INT8, Precision.INT4)
+_ROUNDS: Final = 7
+_STEPS: Final = 16
+_ROWS: Final = (1, 8)
+_NEAR, _FAR = 50, 1000  # tokens in the cache before a step
+_BANDWIDTH_BYTES: Final = 512 << 20
+_BANDWIDTH_READS: Final = 5
+_STARTS: Final = 7
+_PROMPT: Final = "Once upon a time, in a small village by the sea,"
+
+Rounds = dict[str, list[float]]  # the numbers of every round by what was measured
+
+
+def read_memory(array: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+    """Return bytes per second of one read by as many threads as cores, each its own part."""
+    parts = np.array_split(array, count_cores())
+    readers = [threading.Thread(target=part.view(np.float32).max) for part in parts]
+    start = time.perf_counter()
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    return array.nbytes / (time.perf_counter() - start)
+
+
+def time_decode(engine: Engine, rows: int, length: int) -> float:
+    """Return tokens per second of all rows, each with `length` tokens before, by the median."""
+    for slot in range(rows):
+        engine.extend(slot, [7] * length, [0])
+    seconds = []
+    for step in range(_STEPS):
+        start = time.perf_counter()
+        engine.decode([step] * rows)
+        seconds.append(time.perf_counter() - start)
+    while engine.lengths:
+        engine.free(len(engine.lengths) - 1)
+    return rows / statistics.median(seconds)
+
+
+def measure_rates(folders: Mapping[str, pathlib.Path]) -> Rounds:
+    """Return bandwidth and decode rates of interleaved rounds."""
+    memory = np.ones(_BANDWIDTH_BYTES // 8)
+    engines = {
+        name: Engine(read_model_folder(folder), Device("cpu"), max_slots=max(_ROWS))
+        for name, folder in folders.items()
+    }
+    rounds: Rounds = {}
+    for number in range(_ROUNDS):
+        print(f"round {number + 1} of {_ROUNDS}", file=sys.stderr)
+        bandwidth = max(read_memory(memory) for _ in range(_BANDWIDTH_READS))
+        rounds.setdefault("bandwidth GB/s", []).append(round(bandwidth / 1e9, 2))
+        for name, engine in engines.items():
+            cases = [(rows, _NEAR) for rows in _ROWS] + [(1, _FAR)]
+            for rows, length in cases:
+                key = f"{name} decode B={rows} at {length}"
+                rate = time_decode(engine, rows, length)
+                rounds.setdefault(key, []).append(round(rate, 2))
+    return rounds
+
+
+def start_once(folder: pathlib.Path) -> dict[str, float]:
+    """Generate 100 tokens in a process of its own; return seconds to the first, and the peak."""
+    command = [sys.executable, "-m", "gpt2cli", "generate", _PROMPT, "--model", str(folder)]
+    command += ["--greedy", "--ignore-eos", "-n", "100", "--stats"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = {
+        "first token s": r"first token ([\d.]+) s after",
+        "peak MB": r"peak memory ([\d.]+) MB",
+    }
+    return {
+        key: float(match[1])
+        for key, pattern in found.items()
+        if (match := re.search(pattern, done.stderr))
+    }
+
+
+def measure_starts(folders: Mapping[str, pathlib.Path]) -> Rounds:
+    """Return times to the first token and peaks of memory of interleaved rounds."""
+    rounds: Rounds = {}
+    for _ in range(_STARTS):
+        for name, folder in folders.items():
+            for key, value in start_once(folder).items():
+                rounds.setdefault(f"{name} {key}", []).append(value)
+    return rounds
+
+
+def summarise(medians: Mapping[str, float], sizes: Mapping[str, int]) -> dict[str, float]:
+    """Return the ratios that the limits are about, of medians of one run."""
+    near = {name: medians[f"{name} decode B=1 at {_NEAR}"] for name in sizes}
+    ratios = {
+        f"{name} share of bandwidth at B=1": near[name] * size / medians["bandwidth GB/s"] / 1e9
+        for name, size in sizes.items()
+    }
+    ratios |= {f"{name} / fp32 at B=1": near[name] / near["fp32"] for name in sizes}
+    for name in sizes:
+        far = medians[f"{name} decode B=1 at {_FAR}"]
+        ratios[f"{name} at {_FAR} / at {_NEAR}"] = far / near[name]
+    return {name: round(value, 3) for name, value in ratios.items()}
+
+
+def measure(checkpoint: pathlib.Path) -> dict[str, Any]:
+    """Export every precision, measure, and return the record."""
+    with tempfile.TemporaryDirectory() as work:
+        folders = {str(precision): pathlib.Path(work) / precision for precision in _PRECISIONS}
+        for precision, folder in folders.items():
+            convert(checkpoint, folder, precision=Precision(precision))
+        sizes = {name: (folder / DATA_FILE).stat().st_size for name, folder in folders.items()}
+        rounds = measure_starts(folders) | measure_rates(folders)
+    medians = {key: statistics.median(values) for key, values in rounds.items()}
+    return {
+        "conditions": {
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "cpu": find_cpu_name(),
+            "cores": count_cores(),
+            "load average": os.getloadavg(),
+            "onnxruntime": onnxruntime.__version__,
+            "steps": _STEPS,
+            "rounds": _ROUNDS,
+            "decode unit": "tokens/s of all rows, by the median step",
+            "weights bytes": sizes,  # wpe among them, of which a step reads one row
+        },
+        "ratios of medians": summarise(medians, sizes),
+        "medians": medians,
+        "rounds": rounds,
+    }
+
+
+def main() -> None:
+    """Measure and write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkpoint", type=pathlib.Path)
+    parser.add_argument("--output", type=pathlib.Path, required=True, metavar="FILE")
+    options = parser.parse_args()
+    result = measure(options.checkpoint)
+    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result["ratios of medians"], indent=1), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
