@@ -15,7 +15,7 @@ from export.storage import FLOAT16, STORAGES, VOCABULARY_WEIGHTS, BlockFormat, S
 _FLOAT16_ROUNDING: Final = np.float32(2.0**-11)  # half a step, as a share of the number
 _FLOAT16_SMALLEST: Final = np.float32(2.0**-25)  # half a step of its smallest numbers
 _FLOAT32_SMALLEST: Final = np.finfo(np.float32).tiny  # a scale below it has few digits
-_SLACK: Final = 1 + 2.0**-20  # scale and product are rounded themselves
+_SLACK: Final = 1 + 2.0**-14  # up to 128 steps are rounded to 24 bits, each time by 2^-17 steps
 
 
 def check_weights(

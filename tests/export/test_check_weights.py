@@ -12,8 +12,10 @@ import pytest
 from export.check_weights import check_weights
 from export.checkpoint import ArrayWeights, expected_weights, open_checkpoint
 from export.config import GPT2Config, read_config
+from export.convert import write_model
 from export.errors import CheckError
 from export.precision import Precision
+from export.storage import STORAGES
 from tests.model_folders import ODD_N_INNER, ODD_SHAPE, ModelFolders
 
 _BLOCKS = (Precision.INT8, Precision.INT4)
@@ -67,6 +69,19 @@ def test_what_was_written_right_passes(
     """Every precision rounds by no more than it is allowed."""
     folder = model_folders(ODD_SHAPE, precision=precision, n_inner=ODD_N_INNER)
     check_weights(folder / "model.onnx", config, weights, precision)
+
+
+@in_blocks
+def test_the_number_that_lacks_a_step_passes_whatever_its_size(
+    tmp_path: pathlib.Path, config: GPT2Config, weights: ArrayWeights, precision: Precision
+) -> None:
+    """Opposite numbers in a block: one is off by a whole step, and by how float32 rounds that."""
+    arrays = {name: np.array(weights.read(name)) for name in expected_weights(config)}
+    matrix = arrays[_MATRIX]  # [101, 48]
+    largest = np.abs(matrix).max(axis=0)
+    matrix[0], matrix[1] = largest * 3, largest * -3
+    write_model(tmp_path, config, ArrayWeights(arrays), STORAGES[precision])
+    check_weights(tmp_path / "model.onnx", config, ArrayWeights(arrays), precision)
 
 
 def swap_halves_of_bytes(stored: Bytes) -> Bytes:
