@@ -14,10 +14,9 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from export.check import check_short
 from export.config import GPT2Config, read_config
 from export.convert import convert
-from export.errors import CheckError, CheckpointError
+from export.errors import CheckpointError
 from export.folder_weights import FolderWeights
 from export.graph import build_graph
 from export.precision import Precision
@@ -26,7 +25,6 @@ from export.storage import STORAGES
 from tests.checkpoints import make_tensors, write_checkpoint, write_safetensors
 from tests.export.conversions import list_tree, read_manifest
 from tests.export.graph_session import FloatArray, GraphSession, difference, take_row
-from tests.export.test_check import Edit, find_node, write_edited
 from tests.model_folders import ODD_N_INNER, ODD_SHAPE, SMALL_SHAPE, ModelFolders
 
 _LOWER: Final = (Precision.FP16, Precision.INT8, Precision.INT4)
@@ -226,76 +224,6 @@ def test_weights_beyond_float16_are_refused_by_name(
         "h.1.mlp.c_fc.weight holds numbers that fp16 cannot (beyond 65504)",
     )
     assert not any(path.startswith(("out", ".out")) for path in list_tree(tmp_path))
-
-
-# Wrong graphs: mistakes that a writer of these graphs can make, which the short check must catch.
-
-
-def leave_out_a_bias(model: onnx.ModelProto) -> None:
-    del find_node(model, "h.1.mlp.c_proj").input[3:]
-
-
-def take_another_layers_weight(model: onnx.ModelProto) -> None:
-    find_node(model, "h.1.mlp.c_fc").input[1] = "h.0.mlp.c_fc.weight.blocks"
-
-
-def take_another_layers_scales(model: onnx.ModelProto) -> None:
-    find_node(model, "h.1.attn.c_attn").input[2] = "h.0.attn.c_attn.weight.scales"
-
-
-def gather_by_position(model: onnx.ModelProto) -> None:
-    find_node(model, "wte").input[1] = "position_ids"
-
-
-def swap_keys_and_values(model: onnx.ModelProto) -> None:
-    split = find_node(model, "h.1.attn.q")
-    split.output[:] = [split.output[0], split.output[2], split.output[1]]
-
-
-@in_blocks
-@pytest.mark.parametrize(
-    "edit",
-    [
-        leave_out_a_bias,
-        take_another_layers_weight,
-        take_another_layers_scales,
-        gather_by_position,
-        swap_keys_and_values,
-    ],
-    ids=lambda edit: edit.__name__,
-)
-def test_a_wrong_graph_is_caught(
-    model_folders: ModelFolders, tmp_path: pathlib.Path, precision: Precision, edit: Edit
-) -> None:
-    """Though the arithmetic is allowed to round, a wrong operand shows."""
-    folder = make_odd(model_folders, precision)
-    graph = write_edited(folder, tmp_path / "model", edit)
-    weights = FolderWeights(folder / "model.onnx")
-    with pytest.raises(CheckError, match="the exported graph is wrong at "):
-        check_short(graph, read_config(folder), weights, precision=precision)
-
-
-@in_blocks
-@pytest.mark.parametrize(
-    "name",
-    [name.removeprefix("transformer.") for name in make_tensors(ODD_SHAPE)],
-)
-def test_one_wrong_value_of_any_weight_is_caught(
-    model_folders: ModelFolders, precision: Precision, name: str
-) -> None:
-    """One number of the oracle's is off by 1: less than the rounding of products would hide."""
-    folder = make_odd(model_folders, precision)
-    config, stored = read_config(folder), FolderWeights(folder / "model.onnx")
-
-    class Changed:
-        def read(self, asked: str) -> FloatArray:
-            array = np.array(stored.read(asked))
-            if asked == name:
-                array[(2, 5) if name == "wpe.weight" else (-1,) * array.ndim] += 1
-            return array
-
-    with pytest.raises(CheckError, match="the exported graph is wrong at "):
-        check_short(folder / "model.onnx", config, Changed(), precision=precision)
 
 
 _CONFIG: Final = GPT2Config(
