@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from gpt2cli.engine import AUTO, Device, Engine, choose_device, choose_slots, count_cores
-from gpt2cli.errors import DeviceError, UsageError
+from gpt2cli.device_choice import DeviceChoice, find_device
+from gpt2cli.engine import AUTO, Device, DeviceFullError, Engine, choose_slots, count_cores
+from gpt2cli.errors import DeviceError, ModelError, UsageError
+from gpt2cli.model_folder import ModelFolder
 from gpt2cli.sampling import Sampler
 from gpt2cli.store import Listener, StoredModel, find_model
 from gpt2cli.store.exports import check_again
@@ -28,6 +30,7 @@ class LoadedModel:
     engine: Engine
     tokenizer: Tokenizer
     sampler: Sampler
+    device_reason: str | None = None  # why `auto` did not take CUDA
 
 
 def load_model(
@@ -67,15 +70,27 @@ def load_model(
         if where.kind == "cpu" and stored.folder.precision == _HALF:
             listener.note(f"{stored.name} is fp16: the CPU computes it in fp32, and no faster")
         listener.stage(f"loading {stored.name}")
+        if where.kind == "cuda":  # first, while the memory is free: it loads the weights too
+            _check_on(stored.folder, where)
         slots = max_slots or max(min_slots, choose_slots(stored.folder.shape, cores))
-        return stored, Engine(stored.folder, where, max_slots=slots, threads=cores)
 
-    stored, engine = open_engine(
-        open_on, choose_device(device), may_fall_back=device == AUTO, listener=listener
+        def open_with(count: int) -> Engine:
+            return Engine(stored.folder, where, max_slots=count, threads=cores)
+
+        fewest = max_slots or min_slots  # a number that was asked for is not lessened
+        return stored, open_fitting(open_with, slots, fewest=fewest, listener=listener)
+
+    choice = find_device(device)
+    stored, engine = open_engine(open_on, choice, may_fall_back=device == AUTO, listener=listener)
+    if engine.device.kind == "cpu":
+        check_again(stored.folder, engine.device.provider)
+    return LoadedModel(
+        stored,
+        engine,
+        Tokenizer(stored.folder),
+        Sampler(stored.folder.missing_ids),
+        choice.reason,
     )
-    check_again(stored.folder, engine.device.provider)
-    sampler = Sampler(stored.folder.missing_ids)
-    return LoadedModel(stored, engine, Tokenizer(stored.folder), sampler)
 
 
 def choose_precision(asked: str, device: Device) -> str:
@@ -92,22 +107,62 @@ def choose_precision(asked: str, device: Device) -> str:
     return _AUTO_PRECISIONS[device.kind] if asked == AUTO else asked
 
 
+def find_usual_precision() -> str:
+    """Return what is exported where neither precision nor device is named."""
+    return choose_precision(AUTO, find_device(AUTO).device)
+
+
 def open_engine(
     open_on: Callable[[Device], _Opened],
-    device: Device,
+    choice: DeviceChoice,
     *,
     may_fall_back: bool,
     listener: Listener,
 ) -> _Opened:
-    """Open the engine on `device`; where nobody named one, on the CPU if that fails, with a note.
+    """Open the engine where it was chosen; where nobody named a device, on the CPU if that fails.
+
+    A device that is there and is not used is told in a note.
 
     Raises:
         DeviceError: if the device cannot run the model and was asked for.
     """
+    reason = choice.reason
+    if not choice.failed:
+        try:
+            return open_on(choice.device)
+        except DeviceError as error:
+            if not may_fall_back or choice.device.kind == "cpu":
+                raise
+            reason = str(error)
+    listener.note(f"running on the CPU, because of {reason}")
+    return open_on(Device("cpu"))
+
+
+def open_fitting(
+    open_with: Callable[[int], Engine], slots: int, *, fewest: int, listener: Listener
+) -> Engine:
+    """Open the engine with so many slots, or half as many as often as it takes to fit.
+
+    Raises:
+        DeviceFullError: if not even the fewest fit.
+    """
+    while True:
+        try:
+            return open_with(slots)
+        except DeviceFullError:
+            if slots <= fewest:
+                raise
+            slots = max(fewest, slots // 2)
+            listener.note(f"the device's memory is full: trying {slots} rows at once")
+
+
+def _check_on(folder: ModelFolder, device: Device) -> None:
+    """Check a graph on a device, once.
+
+    Raises:
+        DeviceError: if ONNX Runtime cannot run it there, or not right.
+    """
     try:
-        return open_on(device)
-    except DeviceError as error:
-        if not may_fall_back:
-            raise
-        listener.note(f"running on the CPU, because of {error}")
-        return open_on(Device("cpu"))
+        check_again(folder, device.provider)
+    except ModelError as error:
+        raise DeviceError(f"--device {device}: {error}; use --device cpu") from error

@@ -1,7 +1,44 @@
 """Runs the graph: session, execution provider, IO binding and the slots of the KV cache."""
 
-from gpt2cli.engine.devices import AUTO, Device, choose_device, count_cores
+from gpt2cli.engine.cuda import (
+    MissingLibrary,
+    find_cuda_version,
+    list_providers,
+    preload_libraries,
+    try_cuda,
+)
+from gpt2cli.engine.devices import (
+    AUTO,
+    CUDA_PIP,
+    Device,
+    DeviceFullError,
+    Driver,
+    ask_driver,
+    choose_device,
+    count_cores,
+)
 from gpt2cli.engine.engine import Engine
+from gpt2cli.engine.profile import NodeRun, profile_step
+from gpt2cli.engine.session import RUNTIME_VERSION
 from gpt2cli.engine.slots import choose_slots
 
-__all__ = ["AUTO", "Device", "Engine", "choose_device", "choose_slots", "count_cores"]
+__all__ = [
+    "AUTO",
+    "CUDA_PIP",
+    "RUNTIME_VERSION",
+    "Device",
+    "DeviceFullError",
+    "Driver",
+    "Engine",
+    "MissingLibrary",
+    "NodeRun",
+    "ask_driver",
+    "choose_device",
+    "choose_slots",
+    "count_cores",
+    "find_cuda_version",
+    "list_providers",
+    "preload_libraries",
+    "profile_step",
+    "try_cuda",
+]

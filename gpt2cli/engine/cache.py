@@ -7,10 +7,9 @@ Both hold, for each layer, keys and values [R, H, M, D] of the dtype that the gr
 from typing import Any, Final, Protocol
 
 import numpy as np
-import onnxruntime
-from numpy.typing import NDArray
 
 from gpt2cli.engine.copy_graph import build_copy_graph
+from gpt2cli.engine.cuda import allocate_zeros, explain_failure
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.session import open_copy_session
 from gpt2cli.model_folder import ModelShape
@@ -87,6 +86,11 @@ class DeviceCache:
     def __init__(
         self, shape: ModelShape, device: Device, *, rows: int, element: np.dtype[Any] = _FLOAT32
     ) -> None:
+        """Take the memory for all rows at once.
+
+        Raises:
+            DeviceFullError: if they do not fit.
+        """
         self._shape = shape
         self._device = device
         self._element = element
@@ -94,8 +98,8 @@ class DeviceCache:
         self.capacity = shape.n_positions
         self.version = 0
         self._row_axes = (1, shape.n_head, self.capacity, shape.head_dim)
-        zeros = np.zeros((rows, *self._row_axes[1:]), element)  # [R, H, M, D]
-        self._values = [_place(zeros, device) for _ in cache_names(shape)]
+        axes = (rows, *self._row_axes[1:])  # [R, H, M, D]
+        self._values = allocate_zeros(axes, element, device, count=len(cache_names(shape)))
         self._copier: Any = None
 
     def reserve(self, rows: int, length: int) -> None:
@@ -116,7 +120,10 @@ class DeviceCache:
                 address = self._address(index, row)
                 kind, number = self._device.kind, self._device.index
                 bind(name, kind, number, self._element.type, self._row_axes, address)
-        self._copier.run_with_iobinding(binding)
+        try:
+            self._copier.run_with_iobinding(binding)
+        except Exception as error:  # ONNX Runtime's exceptions share no public base
+            raise explain_failure(error, self._device, ", copying a row of the cache") from error
 
     def bind(self, binding: Any, first_row: int, rows: int) -> None:
         """Bind consecutive rows as past and as present, in place."""
@@ -133,16 +140,6 @@ class DeviceCache:
 def cache_names(shape: ModelShape) -> list[str]:
     """Return the graph's names of keys and values without `past_key_values.` or `present.`."""
     return [f"{layer}.{part}" for layer in range(shape.n_layer) for part in ("key", "value")]
-
-
-def _place(array: NDArray[Any], device: Device) -> Any:
-    """Return a copy of an array in a device's memory."""
-    # Not ortvalue_from_numpy: on the CPU it shares the array's memory instead of copying it.
-    value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(
-        array.shape, array.dtype.type, device.kind, device.index
-    )
-    value.update_inplace(array)
-    return value
 
 
 def _bind_both(

@@ -4,14 +4,26 @@ import ctypes
 import os
 import re
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from gpt2cli.errors import DeviceError, UsageError
 
 AUTO: Final = "auto"
 CUDA_PIP: Final = "pip install 'gpt2[cuda]'"
+_DRIVER_ERRORS: Final[Mapping[int, str]] = {  # CUresult, in cuda.h
+    2: "out of memory (error 2)",
+    3: "it could not be started (error 3)",
+    34: "it is a stub, not the driver itself (error 34)",
+    100: "there is no CUDA device, or CUDA_VISIBLE_DEVICES hides it (error 100)",
+    101: "CUDA_VISIBLE_DEVICES names a device that is not there (error 101)",
+    802: "the system is not ready: is nvidia-fabricmanager running? (error 802)",
+    803: "its library and its kernel module are of two versions; restart (error 803)",
+    804: "this device cannot run a newer CUDA than its kernel module (error 804)",
+    999: "unknown error (error 999)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +42,24 @@ class Device:
         return self.kind if self.kind == "cpu" else f"cuda:{self.index}"
 
 
-def choose_device(asked: str) -> Device:
+class DeviceFullError(DeviceError):
+    """The device's memory does not hold what was asked of it; less might do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """What NVIDIA's driver library says; `reason` tells why it has no device."""
+
+    devices: int = 0
+    cuda_version: str | None = None  # the newest CUDA that it runs
+    reason: str | None = None
+
+
+def choose_device(asked: str, *, ask: Callable[[], Driver] | None = None) -> Device:
     """Return the device for `auto`, `cpu`, `cuda` or `cuda:N`.
 
     `auto` asks the NVIDIA driver, not ONNX Runtime: a provider that fails to load costs time and
-    prints.
+    prints. That the driver has a device says not yet that it can run anything: see `try_cuda`.
 
     Raises:
         UsageError: if `asked` is none of these.
@@ -46,29 +71,45 @@ def choose_device(asked: str) -> Device:
     if asked == "cpu":
         return Device("cpu")
     index = int(match[1] or 0)
-    devices, reason = _count_cuda_devices()
+    driver = (ask or ask_driver)()
     if asked == AUTO:
-        return Device("cuda") if devices else Device("cpu")
-    if index >= devices:
-        raise DeviceError(
-            f"--device {asked}: {reason or f'there are {devices} CUDA devices, counted from 0'}; "
-            f"use --device cpu, or install an NVIDIA driver and: {CUDA_PIP}"
-        )
+        return Device("cuda") if driver.devices else Device("cpu")
+    if index >= driver.devices:
+        reason = driver.reason or f"there are {driver.devices} CUDA devices, counted from 0"
+        mended = "" if driver.devices else f", or install an NVIDIA driver and: {CUDA_PIP}"
+        raise DeviceError(f"--device {asked}: {reason}; use --device cpu{mended}")
     return Device("cuda", index)
 
 
-def _count_cuda_devices() -> tuple[int, str | None]:
+def ask_driver() -> Driver:
     """Ask the driver library for its devices; if there are none, say why."""
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
-        driver = ctypes.CDLL(name)
-    except OSError:
-        return 0, f"no NVIDIA driver ({name}) was found"
-    count = ctypes.c_int(0)
-    code: int = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+        library = ctypes.CDLL(name)
+    except OSError as error:
+        if _is_absent(error):
+            return Driver(reason=f"no NVIDIA driver ({name}) was found")
+        return Driver(reason=f"the NVIDIA driver {name} cannot be loaded ({error})")
+    try:
+        return _ask_library(library)
+    except AttributeError as error:  # a stub, or something else by that name
+        return Driver(reason=f"{name} is no NVIDIA driver ({error})")
+
+
+def _is_absent(error: OSError) -> bool:
+    """Tell a library that is not there (glibc's words, Windows' number) from one that is broken."""
+    return "cannot open shared object file" in str(error) or getattr(error, "winerror", None) == 126
+
+
+def _ask_library(library: Any) -> Driver:
+    count, version = ctypes.c_int(0), ctypes.c_int(0)
+    library.cuDriverGetVersion(ctypes.byref(version))  # the one call that needs no cuInit
+    told = f"{version.value // 1000}.{version.value % 1000 // 10}"
+    code: int = library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count))
     if code:
-        return 0, f"the NVIDIA driver answered with error {code}"
-    return count.value, None if count.value else "the NVIDIA driver knows no device"
+        meaning = _DRIVER_ERRORS.get(code, f"error {code}")
+        return Driver(0, told, f"the NVIDIA driver answers: {meaning}")
+    return Driver(count.value, told, None if count.value else "the NVIDIA driver knows no device")
 
 
 def count_cores() -> int:

@@ -4,17 +4,26 @@ Active slots are always 0 … n−1. A slot's length is the number of tokens in 
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import onnxruntime
 from numpy.typing import NDArray
 
 from gpt2cli.engine.cache import DeviceCache, HostCache, KVCache
+from gpt2cli.engine.cuda import explain_failure
 from gpt2cli.engine.devices import Device, count_cores
 from gpt2cli.engine.session import RUNTIME_VERSION, cache_dtype, open_session
+from gpt2cli.errors import DeviceError
 from gpt2cli.model_folder import ModelFolder, ModelShape
 
 Logits = NDArray[np.float32]
+
+# An arena keeps what it took. Prompts that grow find no free piece large enough, so each takes
+# more, up to all the memory there is; giving it back each time would cost as many allocations.
+_PREFILLS_BETWEEN: Final = 8
+# A key of onnxruntime_run_options_config_keys.h.
+_SHRINK_ARENA: Final = "memory.enable_memory_arena_shrinkage"
 
 
 class Engine:
@@ -33,7 +42,8 @@ class Engine:
 
         Raises:
             ModelError: if the graph cannot be loaded.
-            DeviceError: if the device cannot run it.
+            DeviceError: if the device cannot run it; a DeviceFullError if it does not hold so many
+                slots.
         """
         self._shape = folder.shape
         self._max_slots = max_slots
@@ -45,6 +55,8 @@ class Engine:
         )
         self._lengths: list[int] = []
         self._step: _Step | None = None
+        self._prefills = 0
+        self._shrinks = device.kind != "cpu"
 
     @property
     def shape(self) -> ModelShape:
@@ -77,10 +89,11 @@ class Engine:
             self._lengths.append(0)
         start = self._lengths[slot]
         self._reserve(start + len(ids))
-        step = _Step(self._session, self._cache, slot, 1, len(positions), self._shape.vocab_size)
+        step = self._bind(slot, 1, len(positions))
         input_ids = np.array([ids], np.int64)  # [1, S]
         position_ids = np.arange(start, start + len(ids), dtype=np.int64)[None]
-        logits = step.run(input_ids, position_ids, np.array([positions], np.int64))  # [1, K, V]
+        asked = np.array([positions], np.int64)
+        logits = self._prefill(step, input_ids, position_ids, asked)  # [1, K, V]
         self._lengths[slot] = start + len(ids)
         return logits.reshape(logits.shape[1:])
 
@@ -93,8 +106,7 @@ class Engine:
         assert len(ids) == rows
         self._reserve(max(self._lengths) + 1)
         if self._step is None or not self._step.serves(rows, self._cache.version):
-            vocab_size = self._shape.vocab_size
-            self._step = _Step(self._session, self._cache, 0, rows, 1, vocab_size)
+            self._step = self._bind(0, rows, 1)
         input_ids = np.array(ids, np.int64)[:, None]  # [n, 1]
         position_ids = np.array(self._lengths, np.int64)[:, None]
         logits = self._step.run(input_ids, position_ids, np.zeros((rows, 1), np.int64))
@@ -122,6 +134,22 @@ class Engine:
             self.fork(last, slot)
         self._lengths.pop()
 
+    def _bind(self, first_row: int, rows: int, asked: int) -> "_Step":
+        axes = (rows, asked, self._shape.vocab_size)
+        return _Step(self._session, self._cache, self.device, first_row, axes)
+
+    def _prefill(self, step: "_Step", *inputs: NDArray[np.int64]) -> Logits:
+        """Run a step; at some of them a device's arena frees afterwards what it does not use."""
+        self._prefills += 1
+        if self._shrinks and self._prefills % _PREFILLS_BETWEEN == 0:
+            options = onnxruntime.RunOptions()
+            options.add_run_config_entry(_SHRINK_ARENA, f"gpu:{self.device.index}")
+            try:
+                return step.run(*inputs, options=options)
+            except DeviceError:  # perhaps of the option itself, which is no reason to fail
+                self._shrinks = False
+        return step.run(*inputs)
+
     def _reserve(self, length: int) -> None:
         self._cache.reserve(len(self._lengths), max(length, *self._lengths))
 
@@ -130,14 +158,20 @@ class _Step:
     """One shape of call with its cache rows and its logits bound once; the ids are bound anew."""
 
     def __init__(
-        self, session: Any, cache: KVCache, first_row: int, rows: int, asked: int, vocab_size: int
+        self,
+        session: Any,
+        cache: KVCache,
+        device: Device,
+        first_row: int,
+        axes: tuple[int, int, int],
     ) -> None:
         self._session = session
-        self._rows = rows
+        self._device = device
+        self._rows = axes[0]
         self._cache_version = cache.version
         self._binding = session.io_binding()
-        cache.bind(self._binding, first_row, rows)
-        self._logits: Logits = np.empty((rows, asked, vocab_size), np.float32)  # [B, K, V]
+        cache.bind(self._binding, first_row, self._rows)
+        self._logits: Logits = np.empty(axes, np.float32)  # [B, K, V], on the host
         self._binding.bind_output(
             "logits", "cpu", 0, np.float32, self._logits.shape, self._logits.ctypes.data
         )
@@ -151,13 +185,24 @@ class _Step:
         input_ids: NDArray[np.int64],
         position_ids: NDArray[np.int64],
         logit_positions: NDArray[np.int64],
+        *,
+        options: Any = None,
     ) -> Logits:
-        """Run the graph on [B, S] ids and return [B, K, V], valid until the next run."""
-        # On a device, binding is what copies: so these are bound at every step.
-        self._binding.bind_cpu_input("input_ids", input_ids)
-        self._binding.bind_cpu_input("position_ids", position_ids)
-        self._binding.bind_cpu_input("logit_positions", logit_positions)
-        self._session.run_with_iobinding(self._binding)
+        """Run the graph on [B, S] ids and return [B, K, V], valid until the next run.
+
+        Raises:
+            DeviceError: if the device cannot; a DeviceFullError if its memory is full.
+        """
+        try:
+            # On a device, binding is what copies: so these are bound at every step.
+            self._binding.bind_cpu_input("input_ids", input_ids)
+            self._binding.bind_cpu_input("position_ids", position_ids)
+            self._binding.bind_cpu_input("logit_positions", logit_positions)
+            self._session.run_with_iobinding(self._binding, options)
+        except Exception as error:  # ONNX Runtime's exceptions share no public base
+            rows, length = input_ids.shape
+            size = f"{rows} x {length} token{'s' if rows * length > 1 else ''}"
+            raise explain_failure(error, self._device, f", at a step of {size}") from error
         return self._logits
 
 

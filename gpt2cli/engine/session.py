@@ -1,20 +1,27 @@
-"""Makes the ONNX Runtime session, and keeps what it prints off stdout."""
+"""Makes the ONNX Runtime sessions of a model and of the copies in its cache."""
 
-import os
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 import onnxruntime
 
-from gpt2cli.engine.devices import CUDA_PIP, Device
-from gpt2cli.errors import DeviceError, ModelError
+from gpt2cli.engine.captured import captured
+from gpt2cli.engine.cuda import (
+    CUDA_PROVIDER,
+    explain_failure,
+    explain_fallback,
+    is_out_of_memory,
+    open_on,
+    preload_libraries,
+    shorten,
+)
+from gpt2cli.engine.devices import Device
+from gpt2cli.errors import Gpt2Error, ModelError
 from gpt2cli.model_folder import ModelFolder
 
 RUNTIME_VERSION: Final[str] = onnxruntime.__version__
-_ERRORS_ONLY: Final = 3
+_FATAL_ONLY: Final = 4  # what is an error is raised
 _CACHE_INPUT: Final = "past_key_values.0.key"
 _DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
     "tensor(float)": np.dtype(np.float32),
@@ -32,16 +39,22 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = _ERRORS_ONLY
-    if device.kind == "cuda":
-        return _open_cuda(folder, device, options)
+    options.log_severity_level = _FATAL_ONLY
+    graph = str(folder.graph_file)
     try:
-        return onnxruntime.InferenceSession(
-            str(folder.graph_file), options, providers=["CPUExecutionProvider"]
+        return (
+            open_on(graph, device, options)
+            if device.kind == "cpu"
+            else _open_cuda(graph, device, options)
         )
+    except Gpt2Error:
+        raise
     except Exception as error:  # ONNX Runtime's exceptions share no public base
-        damage = folder.find_damage() or _first_line(error)
-        raise ModelError(f"{folder.path} cannot be loaded: {damage}; export again") from error
+        damage = None if is_out_of_memory(error) else folder.find_damage()
+        if device.kind == "cuda" and damage is None:
+            raise explain_failure(error, device, f", loading {folder.path.name}") from error
+        reason = damage or shorten(error)
+        raise ModelError(f"{folder.path} cannot be loaded: {reason}; export again") from error
 
 
 def cache_dtype(session: Any) -> np.dtype[Any]:
@@ -51,61 +64,28 @@ def cache_dtype(session: Any) -> np.dtype[Any]:
 
 
 def open_copy_session(model: bytes, device: Device) -> Any:
-    """Return a session for a small graph made in memory, on the same provider as the model."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # a default pool would warn where not all cores are allowed
-    options.log_severity_level = _ERRORS_ONLY
-    return onnxruntime.InferenceSession(model, options, providers=[_provider(device)])
+    """Return a session for a small graph made in memory, on the same provider as the model.
+
+    Raises:
+        DeviceError: if `device` cannot run it.
+    """
+    if device.kind == "cpu":
+        return open_on(model, device)
+    try:
+        return _open_cuda(model, device, None)
+    except Gpt2Error:
+        raise
+    except Exception as error:  # as above
+        raise explain_failure(error, device, ", opening a graph that copies") from error
 
 
-def _open_cuda(folder: ModelFolder, device: Device, options: Any) -> Any:
+def _open_cuda(model: str | bytes, device: Device, options: Any) -> Any:
+    """Return a session that runs on CUDA, with nothing printed; else ONNX Runtime's exception."""
+    missing = preload_libraries()
     # Not with session.disable_cpu_ep_fallback, which would tell a missing library at once: it also
     # refuses the few shape nodes that ONNX Runtime itself keeps on the CPU (its issue 17930).
-    with _stdout_on_stderr():
-        try:
-            onnxruntime.preload_dlls()
-            session = onnxruntime.InferenceSession(
-                str(folder.graph_file), options, providers=[_provider(device)]
-            )
-        except Exception as error:  # as above
-            raise DeviceError(
-                f"--device {device}: ONNX Runtime cannot run {folder.path.name} there: "
-                f"{_first_line(error)}; use --device cpu, or: {CUDA_PIP}"
-            ) from error
-    if "CUDAExecutionProvider" not in session.get_providers():  # it fell back to the CPU
-        raise DeviceError(
-            f"--device {device}: ONNX Runtime or its CUDA libraries cannot be loaded; "
-            f"use --device cpu, or: {CUDA_PIP}"
-        )
+    with captured() as printed:
+        session = open_on(model, device, options)
+    if CUDA_PROVIDER not in session.get_providers():  # it fell back to the CPU
+        raise explain_fallback(missing, printed.text, device)
     return session
-
-
-def _provider(device: Device) -> str | tuple[str, dict[str, str]]:
-    if device.kind == "cpu":
-        return "CPUExecutionProvider"
-    settings = {
-        "device_id": str(device.index),
-        # The default doubles the arena, which prompts of many lengths exhaust.
-        "arena_extend_strategy": "kSameAsRequested",
-        "use_tf32": "0",
-    }
-    return "CUDAExecutionProvider", settings
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
-
-
-@contextmanager
-def _stdout_on_stderr() -> Iterator[None]:
-    """Send to stderr what ONNX Runtime writes to file descriptor 1 and its Python layer prints."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    try:
-        os.dup2(2, 1)
-        with redirect_stdout(sys.stderr):  # what is printed would wait in a buffer till later
-            yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)

@@ -6,9 +6,10 @@ from typing import Literal
 import pytest
 
 from export.precision import Precision
-from gpt2cli.engine import Device, Engine
+from gpt2cli.device_choice import DeviceChoice
+from gpt2cli.engine import Device, DeviceFullError, Engine
 from gpt2cli.errors import DeviceError, UsageError
-from gpt2cli.loading import LoadedModel, choose_precision, load_model, open_engine
+from gpt2cli.loading import LoadedModel, choose_precision, load_model, open_engine, open_fitting
 from gpt2cli.model_folder import read_model_folder
 from tests.gpt2cli.store.conftest import Told
 from tests.model_folders import ModelFolders
@@ -34,7 +35,7 @@ def test_a_device_that_nobody_named_falls_back_to_the_cpu_with_a_note(
     """A driver without CUDA libraries does not stop a plain start, and is not hidden."""
     opener, told = _Opener(starter_folder), Told()
 
-    engine = open_engine(opener, Device("cuda"), may_fall_back=True, listener=told)
+    engine = open_engine(opener, DeviceChoice(Device("cuda")), may_fall_back=True, listener=told)
 
     assert engine.device == Device("cpu")
     assert opener.asked == [Device("cuda"), Device("cpu")]
@@ -46,8 +47,70 @@ def test_a_device_that_was_named_is_never_replaced(starter_folder: pathlib.Path)
     opener, told = _Opener(starter_folder), Told()
 
     with pytest.raises(DeviceError, match="no cuBLAS"):
-        open_engine(opener, Device("cuda"), may_fall_back=False, listener=told)
+        open_engine(opener, DeviceChoice(Device("cuda")), may_fall_back=False, listener=told)
     assert opener.asked == [Device("cuda")]
+
+
+def test_a_device_that_failed_before_is_told_and_not_tried(starter_folder: pathlib.Path) -> None:
+    """The reason is known already."""
+    opener, told = _Opener(starter_folder), Told()
+    choice = DeviceChoice(Device("cpu"), "no cuBLAS", failed=True)
+
+    engine = open_engine(opener, choice, may_fall_back=True, listener=told)
+
+    assert engine.device == Device("cpu")
+    assert opener.asked == [Device("cpu")]
+    assert told.notes == ["running on the CPU, because of no cuBLAS"]
+
+
+def test_a_machine_without_a_device_is_not_told_so(starter_folder: pathlib.Path) -> None:
+    """Nobody expects it to have one."""
+    opener, told = _Opener(starter_folder), Told()
+
+    open_engine(opener, DeviceChoice(Device("cpu"), "no driver"), may_fall_back=True, listener=told)
+
+    assert told.notes == []
+
+
+class _Small:
+    """Opens engines with no more slots than fit."""
+
+    def __init__(self, folder: pathlib.Path, *, fitting: int) -> None:
+        self.asked: list[int] = []
+        self._folder = read_model_folder(folder)
+        self._fitting = fitting
+
+    def __call__(self, slots: int) -> Engine:
+        self.asked.append(slots)
+        if slots > self._fitting:
+            raise DeviceFullError("full")
+        return Engine(self._folder, Device("cpu"), max_slots=slots)
+
+
+def test_slots_that_do_not_fit_are_halved_with_a_note(starter_folder: pathlib.Path) -> None:
+    """As often as it takes: 32, 16, 8."""
+    opener, told = _Small(starter_folder, fitting=9), Told()
+
+    engine = open_fitting(opener, 32, fewest=1, listener=told)
+
+    assert engine.max_slots == 8
+    assert opener.asked == [32, 16, 8]
+    assert told.notes == [
+        "the device's memory is full: trying 16 rows at once",
+        "the device's memory is full: trying 8 rows at once",
+    ]
+
+
+@pytest.mark.parametrize(("fewest", "asked"), [(1, [5, 2, 1]), (3, [5, 3]), (5, [5])])
+def test_no_fewer_slots_than_are_needed_are_tried(
+    starter_folder: pathlib.Path, fewest: int, asked: list[int]
+) -> None:
+    """Beams need all of theirs; a batch size that was asked for is not lessened."""
+    opener = _Small(starter_folder, fitting=0)
+
+    with pytest.raises(DeviceFullError):
+        open_fitting(opener, 5, fewest=fewest, listener=Told())
+    assert opener.asked == asked
 
 
 def test_a_loaded_model_has_all_that_runs_it(starter_folder: pathlib.Path) -> None:

@@ -1,5 +1,6 @@
 """Which device is chosen, why one is refused, and how many cores may be used."""
 
+import ctypes
 import os
 import pathlib
 from collections.abc import Callable
@@ -7,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.engine.devices import Device, _read_cgroup_cores, choose_device, count_cores
+from gpt2cli.engine.devices import (
+    Device,
+    Driver,
+    _read_cgroup_cores,
+    ask_driver,
+    choose_device,
+    count_cores,
+)
 from gpt2cli.errors import DeviceError, UsageError
 
 Load = Callable[[str], Any]
@@ -16,9 +24,15 @@ Load = Callable[[str], Any]
 class FakeDriver:
     """Stands for the CUDA driver library with `count` devices; `code` is what cuInit answers."""
 
-    def __init__(self, count: int, code: int = 0) -> None:
+    def __init__(self, count: int, code: int = 0, version: int = 13000) -> None:
         self._count = count
         self._code = code
+        self._version = version
+
+    def cuDriverGetVersion(self, pointer: Any) -> int:  # noqa: N802
+        """Write the version where the pointer points."""
+        pointer._obj.value = self._version
+        return 0
 
     def cuInit(self, flags: int) -> int:  # noqa: N802  # the driver's own name
         """Answer with the code."""
@@ -95,7 +109,9 @@ def test_a_device_is_chosen_by_number(install: Install) -> None:
     [
         (None, "no NVIDIA driver"),
         (FakeDriver(0), "the NVIDIA driver knows no device"),
-        (FakeDriver(1, code=100), "the NVIDIA driver answered with error 100"),
+        (FakeDriver(1, code=100), "the NVIDIA driver answers: there is no CUDA device, or"),
+        (FakeDriver(1, code=803), "the NVIDIA driver answers: its library and its kernel module"),
+        (FakeDriver(1, code=719), "the NVIDIA driver answers: error 719"),
     ],
 )
 def test_cuda_without_a_device_says_why_and_what_to_install(
@@ -109,6 +125,40 @@ def test_cuda_without_a_device_says_why_and_what_to_install(
     assert message.startswith(f"--device cuda: {reason}")
     assert "use --device cpu" in message and "pip install 'gpt2[cuda]'" in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "libcuda.so.1: file too short"),
+        (b"not a library" * 10, "libcuda.so.1: invalid ELF header"),
+    ],
+)
+def test_a_broken_driver_library_is_told_from_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, content: bytes, reason: str
+) -> None:
+    """The loader's own words say which file it is."""
+    library = tmp_path / "libcuda.so.1"
+    library.write_bytes(content)
+    load = ctypes.CDLL
+    monkeypatch.setattr("gpt2cli.engine.devices.ctypes.CDLL", lambda name: load(str(library)))
+    driver = ask_driver()
+    assert driver.devices == 0
+    assert driver.reason is not None
+    assert driver.reason.startswith("the NVIDIA driver libcuda.so.1 cannot be loaded (")
+    assert driver.reason.endswith(f"{reason})")
+
+
+def test_a_library_that_is_no_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stub without the functions is no traceback."""
+    monkeypatch.setattr("gpt2cli.engine.devices.ctypes.CDLL", lambda name: object())
+    assert "libcuda.so.1 is no NVIDIA driver (" in (ask_driver().reason or "")
+
+
+def test_the_driver_tells_which_cuda_it_runs(install: Install) -> None:
+    """12040 is 12.4."""
+    install(FakeDriver(1, version=12040))
+    assert ask_driver() == Driver(1, "12.4", None)
 
 
 def test_a_number_too_high_tells_how_many_there_are(install: Install) -> None:

@@ -1,0 +1,42 @@
+"""`gpt2 doctor`: what this machine can run, and what mends what it cannot."""
+
+import typer
+
+from gpt2cli import exit_codes
+from gpt2cli.commands.option_groups import flatten
+from gpt2cli.commands.options.doctor import DoctorOptions
+
+
+@flatten
+def doctor(*, looking: DoctorOptions) -> None:
+    """Tell what this machine can run, and what is missing.
+
+    It runs a step of the starter model where --device asks for it, so what it says
+    of the device has been tried; in a CUDA session it counts the nodes that ONNX
+    Runtime keeps on the CPU. Problems stand last, each with what mends it. The exit
+    code is 1 if what was asked for cannot work: nothing runs on --device, or
+    --verify finds a damaged model.
+
+    With --json it is one record: "system", "python", "cpu", "cores", "versions",
+    "providers", "cuda", "step", "places", "hub", "models", "verified",
+    "problems" and "works".
+
+    For example:
+
+    gpt2 doctor
+
+    gpt2 doctor --device cuda --json | jq .problems
+    """
+    from gpt2cli.doctor import diagnose  # heavy: not for --help
+    from gpt2cli.terminal.doctor_view import format_diagnosis
+    from gpt2cli.terminal.notes import Notes
+    from gpt2cli.terminal.result import open_result
+
+    with Notes(quiet=looking.quiet) as notes, open_result(None) as writer:
+        found = diagnose(
+            looking.device, offline=looking.offline, verify=looking.verify, listener=notes
+        )
+        notes.pause()
+        writer.write(format_diagnosis(found, json=looking.json))
+    if not found.works:
+        raise typer.Exit(exit_codes.FAILED)

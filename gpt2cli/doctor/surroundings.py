@@ -1,0 +1,116 @@
+"""What lies around the program: packages, places and their sizes, cached models, the hub."""
+
+import os
+import shutil
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from gpt2cli.doctor.facts import CheckedModel, HubAnswer, Place
+from gpt2cli.errors import Gpt2Error
+from gpt2cli.model_folder import read_model_folder
+from gpt2cli.store import list_cached
+from gpt2cli.store.places import cache_folder, state_folder
+
+_PACKAGES: Final = (
+    *("gpt2", "onnxruntime", "onnxruntime-gpu", "onnx", "numpy", "tokenizers"),
+    *("huggingface-hub", "llguidance"),
+)
+_HUB: Final = "https://huggingface.co"
+_ASK_SECONDS: Final = 4.0
+_SERVER_FAULTS: Final = 500  # HTTP statuses from here on
+
+
+def find_versions() -> dict[str, str]:
+    """Return the versions of the packages that matter, as far as they are installed."""
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def list_places() -> dict[str, Path]:
+    """Return our folders and the hub's own cache, by name."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    hub = Path(os.environ.get("HF_HOME") or Path(home) / "huggingface") / "hub"
+    hub = Path(os.environ.get("HF_HUB_CACHE") or hub)
+    return {"cache": cache_folder(), "state": state_folder(), "hub-cache": hub.expanduser()}
+
+
+def look_at(name: str, path: Path) -> Place:
+    """Return how large a folder is, and whether it can be written or made; nothing is written."""
+    size = 0
+    for folder, _, files in os.walk(path):
+        for file in files:
+            try:
+                size += os.lstat(os.path.join(folder, file)).st_size  # noqa: PTH118
+            except OSError:
+                continue
+    there = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
+    try:
+        free = shutil.disk_usage(there).free
+    except OSError:
+        free = 0
+    return Place(name, str(path), size, free, os.access(there, os.W_OK | os.X_OK))
+
+
+def check_models(*, verify: bool) -> Iterator[CheckedModel]:
+    """Yield the cached models with what is wrong with them; `verify` reads them whole."""
+    for model in list_cached():
+        fault = model.fault
+        if fault is None and verify:
+            try:
+                fault = read_model_folder(model.path).find_damage()
+            except Gpt2Error as error:
+                fault = str(error)
+            fault = fault and f"{model.path}: {fault}"
+        yield CheckedModel(model.name, model.precision, str(model.path), model.size, fault)
+
+
+def ask_hub(*, offline: bool, ask: Callable[[str], None] | None = None) -> HubAnswer:
+    """Ask the hub for an answer of any kind, for some seconds at most."""
+    endpoint = os.environ.get("HF_ENDPOINT", _HUB).rstrip("/")
+    if offline:
+        return HubAnswer(endpoint, None)
+    failures: list[str] = []
+    started = time.monotonic()
+
+    def ask_once() -> None:
+        try:
+            (ask or _ask)(endpoint)
+        except Exception as error:  # a proxy's, a name server's, TLS's
+            reason = getattr(error, "reason", error)
+            failures.append(
+                getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+            )
+
+    # A name server that is silent knows no time-out of ours: hence a thread that is left behind.
+    thread = threading.Thread(target=ask_once, daemon=True)
+    thread.start()
+    thread.join(_ASK_SECONDS)
+    if thread.is_alive():
+        return HubAnswer(endpoint, False, reason=f"no answer within {_ASK_SECONDS:.0f} s")
+    if failures:
+        return HubAnswer(endpoint, False, reason=failures[0])
+    return HubAnswer(endpoint, True, time.monotonic() - started)
+
+
+def _ask(endpoint: str) -> None:
+    """Ask for the default model's config: some networks let the hub's front page through alone."""
+    url = f"{endpoint}/openai-community/gpt2/resolve/main/config.json"
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, method="HEAD"), timeout=_ASK_SECONDS
+        ):
+            return
+    except urllib.error.HTTPError as error:
+        if error.code >= _SERVER_FAULTS:
+            raise

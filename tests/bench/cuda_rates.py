@@ -1,0 +1,89 @@
+"""The measures of `tests.bench.cuda`: rates of prefill and decode, and the device's memory."""
+
+import statistics
+import time
+from typing import Any, Final
+
+from gpt2cli.engine import Engine
+from gpt2cli.machine import read_peak
+from tests.bench.cuda_memory import DeviceMemory
+from tests.bench.cuda_setup import Setup, emptied
+
+_BATCHES: Final = (1, 8, 64)
+_LENGTHS: Final = (64, 900)  # tokens in the cache before a step
+_PREFILLS: Final = (128, 512, 900)
+_STEPS: Final = 32
+_ROUNDS: Final = 3
+_GROWING: Final = 33  # prompts of memory's step, each longer than the one before
+_MEGABYTE: Final = 1_000_000
+
+
+class Rates:
+    """Each method is one step, and returns what it found."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+
+    def measure(self, precision: str) -> dict[str, Any]:
+        """Return tokens per second: of prefill, row by row, and of decode, all rows together."""
+        started = time.perf_counter()
+        engine = self._setup.open_engine(precision, slots=max(_BATCHES))
+        engine.extend(0, [1], [0])
+        found: dict[str, Any] = {"load and first step, s": time.perf_counter() - started}
+        engine.free(0)
+        for length in self._fit(_PREFILLS):
+            for rows in _BATCHES:
+                key = f"prefill tokens/s, B={rows}, {length} each"
+                found[key] = self._time_prefill(engine, rows, length)
+        for length in self._fit(_LENGTHS, spare=_STEPS):
+            for rows in _BATCHES:
+                key = f"decode tokens/s, B={rows}, after {length}"
+                found[key] = self._time_decode(engine, rows, length)
+        return {key: round(value, 3) for key, value in found.items()}
+
+    def measure_memory(self, precision: str) -> dict[str, Any]:
+        """Return what is in use more than before, in MB: loaded, at work, after growing prompts."""
+        memory = DeviceMemory(self._setup.device.index)
+        before = memory.read_used()
+        engine = self._setup.open_engine(precision, slots=max(_BATCHES))
+        used = {"loaded, 64 slots": memory.read_used()}
+        engine.extend(0, [1], [0])
+        used["after the first step"] = memory.read_used()
+        limit = self._setup.limit
+        for turn in range(2):  # the second time all lengths are known
+            for step in range(1, _GROWING + 1):
+                engine.rewind(0, 0)
+                engine.extend(0, self._setup.draw_ids(step, step * limit // _GROWING), [0])
+            used[f"after growing prompts, turn {turn + 1}"] = memory.read_used()
+        found: dict[str, Any] = {
+            f"MB {what}": None if value is None or before is None else (value - before) / _MEGABYTE
+            for what, value in used.items()
+        }
+        peak = read_peak()
+        return found | {"MB of the host's, peak": peak and peak / _MEGABYTE}
+
+    def _fit(self, lengths: tuple[int, ...], *, spare: int = 0) -> list[int]:
+        limit = self._setup.limit - spare
+        return sorted({min(length, limit) for length in lengths})
+
+    def _time_prefill(self, engine: Engine, rows: int, length: int) -> float:
+        texts = [self._setup.draw_ids(row, length) for row in range(rows)]
+        rates = []
+        for _ in range(_ROUNDS + 1):
+            with emptied(engine):
+                started = time.perf_counter()
+                for slot, text in enumerate(texts):
+                    engine.extend(slot, text, [length - 1])
+                rates.append(rows * length / (time.perf_counter() - started))
+        return statistics.median(rates[1:])  # the first one takes memory
+
+    def _time_decode(self, engine: Engine, rows: int, length: int) -> float:
+        with emptied(engine):
+            for slot in range(rows):
+                engine.extend(slot, self._setup.draw_ids(slot, length), [0])
+            seconds = []
+            for step in range(_STEPS):
+                started = time.perf_counter()
+                engine.decode([step] * rows)
+                seconds.append(time.perf_counter() - started)
+        return rows / statistics.median(seconds)
