@@ -12,8 +12,11 @@ from gpt2cli import exit_codes
 from gpt2cli.commands.batch import batch
 from gpt2cli.commands.bench import bench
 from gpt2cli.commands.chat import chat
+from gpt2cli.commands.config import config
+from gpt2cli.commands.doctor import doctor
 from gpt2cli.commands.export import export
 from gpt2cli.commands.generate import generate
+from gpt2cli.commands.help_page import Command
 from gpt2cli.commands.models import models
 from gpt2cli.commands.score import score
 from gpt2cli.commands.tokens import tokens
@@ -21,6 +24,11 @@ from gpt2cli.errors import Gpt2Error, UsageError
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 
 _STDOUT: Final = 1
+
+# The panels of `gpt2 --help`.
+_TEXT: Final = "Text"
+_MODELS: Final = "Models"
+_MACHINE: Final = "This machine and you"
 
 
 class _Group(TyperGroup):
@@ -51,7 +59,7 @@ class _Group(TyperGroup):
             write_error(str(error))
             code = exit_codes.USAGE
         except Gpt2Error as error:
-            write_error(str(error))
+            write_error(" ".join([str(error), *getattr(error, "__notes__", ())]))
             code = exit_codes.FAILED
         except OSError as error:  # a full disk or the like, wherever it is met
             write_error(": ".join(str(part) for part in (error.strerror, error.filename) if part))
@@ -93,14 +101,16 @@ app = typer.Typer(
     rich_markup_mode="rich",
     no_args_is_help=True,
 )
-app.command()(generate)
-app.command()(chat)
-app.command()(batch)
-app.command()(score)
-app.command()(tokens)
-app.command()(bench)
-app.command()(export)
-app.add_typer(models, name="models")
+app.command(cls=Command, rich_help_panel=_TEXT)(generate)
+app.command(cls=Command, rich_help_panel=_TEXT)(chat)
+app.command(cls=Command, rich_help_panel=_TEXT)(batch)
+app.command(cls=Command, rich_help_panel=_TEXT)(score)
+app.command(cls=Command, rich_help_panel=_TEXT)(tokens)
+app.command(cls=Command, rich_help_panel=_MODELS)(export)
+app.add_typer(models, name="models", rich_help_panel=_MODELS)
+app.command(cls=Command, rich_help_panel=_MACHINE)(bench)
+app.command(cls=Command, rich_help_panel=_MACHINE)(doctor)
+app.add_typer(config, name="config", rich_help_panel=_MACHINE)
 
 
 def _show_version(wanted: bool) -> None:
@@ -122,4 +132,11 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """GPT-2 text generation: prompts in, text out, on this machine."""
+    """GPT-2 text generation: prompts in, text out, on this machine.
+
+    For example:
+
+    gpt2 generate "Once upon a time"
+
+    gpt2 generate --help
+    """

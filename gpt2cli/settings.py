@@ -1,4 +1,8 @@
-"""Where an option's value comes from: the user, else the model's own defaults, else built in."""
+"""Where an option's value comes from: the user, else the model's own defaults, else built in.
+
+What the user gives is settled before: a record or `/set`, a flag, the environment, the config file
+(`gpt2cli.commands.user_defaults`).
+"""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +19,7 @@ T = TypeVar("T", bound="DataclassInstance")
 
 # Keys of generation_config.json that are honoured -> our option's field. do_sample, max_length
 # and task_specific_params are not: this tool samples unless told otherwise.
-_FROM_MODEL: Final[Mapping[str, str]] = {
+FROM_MODEL: Final[Mapping[str, str]] = {
     "temperature": "temperature",
     "top_k": "top_k",
     "top_p": "top_p",
@@ -63,7 +67,7 @@ def settle(
     known = {field.name for field in fields(config_type)}
     own = {
         ours: generation_config[theirs]
-        for theirs, ours in _FROM_MODEL.items()
+        for theirs, ours in FROM_MODEL.items()
         if ours in known and generation_config.get(theirs) is not None and given.get(ours) is None
     }
     chosen = {name: value for name, value in given.items() if name in known and value is not None}

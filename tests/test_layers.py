@@ -95,6 +95,15 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "rich",
         "typer",
     ),
+    "gpt2cli.settings": (*_TENSORS, "os", "pathlib", "gpt2cli.generation", "gpt2cli.sampling"),
+    "gpt2cli.user_settings": (
+        *_TENSORS,
+        "gpt2cli.generation",
+        "gpt2cli.sampling",
+        "gpt2cli.store",
+        "rich",
+        "typer",
+    ),
     "gpt2cli.whole_file": (*_TENSORS, "tokenizers", "prompt_toolkit", "rich", "typer"),
     "gpt2cli.pieces": (*_TENSORS, "gpt2cli", "tokenizers", "rich", "typer"),
     "gpt2cli.scoring": (
@@ -105,6 +114,17 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "tokenizers",
         "gpt2cli.engine",
         "gpt2cli.store",
+        "gpt2cli.tokenizer",
+        "rich",
+        "typer",
+    ),
+    "gpt2cli.device_choice": (*_TENSORS, "tokenizers", "gpt2cli.generation", "rich", "typer"),
+    "gpt2cli.doctor": (
+        *_TENSORS,
+        "tokenizers",
+        "huggingface_hub",
+        "gpt2cli.generation",
+        "gpt2cli.sampling",
         "gpt2cli.tokenizer",
         "rich",
         "typer",
@@ -146,6 +166,8 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "typer": ("gpt2cli.app", "gpt2cli.commands"),
     "rich": ("gpt2cli.terminal",),
     "prompt_toolkit": ("gpt2cli.terminal",),
+    "tomllib": ("gpt2cli.user_settings",),
+    "tomlkit": ("gpt2cli.user_settings",),
 }
 
 

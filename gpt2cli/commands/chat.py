@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gpt2cli import exit_codes
-from gpt2cli.commands.option_kinds import flatten
+from gpt2cli.commands.option_groups import flatten
 from gpt2cli.commands.options import (
     ChatFormOptions,
     LimitOptions,

@@ -8,10 +8,12 @@ from gpt2cli.chat import ChatSettings
 from gpt2cli.commands.option_values import DeclaredOption, declared_options
 from gpt2cli.commands.options import LimitOptions, SamplingOptions
 from gpt2cli.commands.start import give_limits, give_sampling, settle_options
+from gpt2cli.commands.user_defaults import find_defaults
 from gpt2cli.errors import UsageError
 
 BUILT_IN: Final[Mapping[str, Any]] = {"max_new_tokens": 128}  # of chat alone
 _DEFAULT: Final = "default"
+_ALIKE: Final = ("temperature", "greedy")  # greedy is a temperature
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +38,21 @@ class ChatOptions:
         return settings, settled.from_model
 
     def change(self, name: str, text: str) -> "ChatOptions":
-        """Return the options with one value changed; `default` takes back what was given.
+        """Return the options with one value changed.
+
+        `default` takes back what was given: then the environment, the config file or the model
+        say what holds.
 
         Raises:
             UsageError: if there is no such option, or its value is none.
         """
         option = find_option(name)
-        value = option.default if text == _DEFAULT else option.parse(text)
+        values = _defaults_of(option) if text == _DEFAULT else {option.field: option.parse(text)}
         if option.field in {field.field for field in declared_options(LimitOptions)}:
-            return self._checked(limits=replace(self.limits, **{option.field: value}))
-        sampling = replace(self.sampling, **{option.field: value})
-        if option.field == "temperature":
-            sampling = replace(sampling, greedy=False)
-        return self._checked(sampling=sampling)
+            return self._checked(limits=replace(self.limits, **values))
+        if option.field == "temperature" and text != _DEFAULT:
+            values["greedy"] = False
+        return self._checked(sampling=replace(self.sampling, **values))
 
     def describe(self) -> dict[str, str]:
         """Return each option's value in force, by its name."""
@@ -83,6 +87,17 @@ def find_option(name: str) -> DeclaredOption:
     if wanted not in options:
         raise UsageError(f"/set: there is no option {name}; known are {', '.join(options)}")
     return options[wanted]
+
+
+def _defaults_of(option: DeclaredOption) -> dict[str, Any]:
+    """Return what holds of an option, and of one that means the same, if nothing is given."""
+    names = _ALIKE if option.field in _ALIKE else (option.field,)
+    options = [option for option in all_options() if option.field in names]
+    defaults = find_defaults(options, {})
+    return {
+        option.field: defaults[option.field].value if option.field in defaults else option.default
+        for option in options
+    }
 
 
 def _show(value: Any) -> str:

@@ -5,15 +5,21 @@ from typing import Annotated
 
 import typer
 
+from gpt2cli.commands.completion import complete_model
+from gpt2cli.commands.option_groups import flatten
+from gpt2cli.commands.option_kinds import flag, option
 from gpt2cli.commands.options import ExportPrecision
+from gpt2cli.commands.options.panels import EXPORT, Offline, Quiet
 
 
+@flatten
 def export(
     *,
     source: Annotated[
         str,
         typer.Argument(
             metavar="SOURCE",
+            autocompletion=complete_model,
             help="Checkpoint folder, or a model's name or hub id as --model takes it.",
         ),
     ],
@@ -21,27 +27,31 @@ def export(
         Path, typer.Argument(metavar="OUT", help="Model folder to write; --model takes it.")
     ],
     precision: Annotated[
-        ExportPrecision, typer.Option(help="Precision of the weights; fp16 is for CUDA.")
+        ExportPrecision,
+        option(
+            EXPORT,
+            "--precision",
+            help="Precision of the weights; fp16 is for CUDA. Default fp32.",
+        ),
     ] = ExportPrecision.FP32,
     revision: Annotated[
         str | None,
-        typer.Option(metavar="REV", help="Branch, tag or commit of a hub model. Default main."),
+        option(
+            EXPORT,
+            "--revision",
+            metavar="REV",
+            help="Branch, tag or commit of a hub model. Default main.",
+        ),
     ] = None,
-    offline: Annotated[
-        bool, typer.Option("--offline", metavar="", help="Never ask the network.")
-    ] = False,
     check: Annotated[
         bool,
-        typer.Option(
-            "--check", metavar="", help="Check the graph at all positions, not only at a few."
-        ),
+        flag(EXPORT, "--check", help="Check the graph at all positions, not only at a few."),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", metavar="", help="Replace an existing model folder.")
+        bool, flag(EXPORT, "--force", help="Replace an existing model folder.")
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", metavar="", help="No notes on stderr.")
-    ] = False,
+    quiet: Quiet = False,
+    offline: Offline = False,
 ) -> None:
     """Convert a checkpoint to an ONNX model folder.
 

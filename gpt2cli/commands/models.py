@@ -5,32 +5,59 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpt2cli.commands.completion import complete_cached, complete_model
+from gpt2cli.commands.help_page import Command
+from gpt2cli.commands.option_groups import flatten
+from gpt2cli.commands.option_kinds import flag, option
 from gpt2cli.commands.options import PrecisionChoice
+from gpt2cli.commands.options.panels import EXPORT, MODEL, REPORT, Quiet
 
 if TYPE_CHECKING:
     from gpt2cli.store import CachedModel
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Model, as --model takes it.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", autocompletion=complete_model, help="Model, as --model takes it."
+    ),
+]
+CachedName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", autocompletion=complete_cached, help="Model, as the list names it."
+    ),
+]
 Revision = Annotated[
     str | None,
-    typer.Option("--revision", metavar="REV", help="Branch, tag or commit. Default main."),
+    option(
+        EXPORT, "--revision", metavar="REV", help="Branch, tag or commit to pull. Default main."
+    ),
 ]
 Commit = Annotated[
     str | None,
-    typer.Option("--revision", metavar="COMMIT", help="Only of this commit. Default: of any."),
+    option(EXPORT, "--revision", metavar="COMMIT", help="Only of this commit. Default: of any."),
 ]
 Precision = Annotated[
-    PrecisionChoice | None, typer.Option(help="Only of this precision. Default: of any.")
+    PrecisionChoice | None,
+    option(EXPORT, "--precision", help="Only of this precision. Default: of any."),
 ]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON instead of text.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="No notes on stderr.")]
+Json = Annotated[bool, flag(REPORT, "--json", help="Print JSON instead of text.")]
 
-models = typer.Typer(help="List, pull, show and remove the models in the cache.")
+models = typer.Typer(
+    no_args_is_help=True, help="List, pull, show and remove the models in the cache."
+)
 
 
-@models.command("list")
+@models.command("list", cls=Command)
 def list_models(*, json: Json = False) -> None:
-    """List the exported models in the cache, with their real sizes."""
+    """List the exported models in the cache, with their real sizes.
+
+    For example:
+
+    gpt2 models list
+
+    gpt2 models list --json | jq -r .path
+    """
     from gpt2cli.store import list_cached
     from gpt2cli.terminal.result import open_result
     from gpt2cli.terminal.tables import format_size, format_table
@@ -54,20 +81,31 @@ def list_models(*, json: Json = False) -> None:
         writer.write(text)
 
 
-@models.command()
+@models.command(cls=Command)
+@flatten
 def pull(
     *,
     name: Name,
     revision: Revision = None,
     precision: Annotated[
         PrecisionChoice,
-        typer.Option(help="Precision of the weights. Default auto: what generate takes here."),
+        option(
+            MODEL,
+            "--precision",
+            help="Precision of the weights. Default auto: what generate takes here.",
+        ),
     ] = PrecisionChoice.AUTO,
     quiet: Quiet = False,
 ) -> None:
-    """Download and export a model, or bring it up to date."""
-    from gpt2cli.engine import AUTO, choose_device
-    from gpt2cli.loading import choose_precision
+    """Download and export a model, or bring it up to date.
+
+    For example:
+
+    gpt2 models pull gpt2-medium
+
+    gpt2 models pull distilgpt2 --precision int8
+    """
+    from gpt2cli.loading import find_usual_precision
     from gpt2cli.store import pull_model
     from gpt2cli.terminal.notes import Notes
 
@@ -76,18 +114,25 @@ def pull(
             name,
             revision=revision,
             precision=precision.value,
-            auto_precision=choose_precision(AUTO, choose_device(AUTO)),
+            auto_precision=find_usual_precision(),
             listener=notes,
         )
         commit = f" at {model.revision}" if model.revision else ""
         notes.note(f"{model.name}{commit}, {model.folder.precision}, is ready")
 
 
-@models.command()
+@models.command(cls=Command)
 def show(
-    *, name: Name, revision: Commit = None, precision: Precision = None, json: Json = False
+    *, name: CachedName, revision: Commit = None, precision: Precision = None, json: Json = False
 ) -> None:
-    """Print a cached model's configuration, parameters, and the graph's inputs and outputs."""
+    """Print a cached model's configuration, parameters, and the graph's inputs and outputs.
+
+    For example:
+
+    gpt2 models show gpt2
+
+    gpt2 models show gpt2 --json | jq .config
+    """
     from gpt2cli.store import describe_model, find_cached
     from gpt2cli.terminal.result import open_result
 
@@ -99,18 +144,25 @@ def show(
             )
 
 
-@models.command()
+@models.command(cls=Command)
+@flatten
 def rm(
     *,
-    name: Name,
+    name: CachedName,
     revision: Commit = None,
     precision: Precision = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Do not ask.")] = False,
+    yes: Annotated[bool, flag(REPORT, "--yes", "-y", help="Do not ask.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Remove a model's exports from the cache, after asking.
 
     What huggingface_hub downloaded stays in its own cache, which other tools share.
+
+    For example:
+
+    gpt2 models rm gpt2-xl
+
+    gpt2 models rm gpt2 --precision int8 --yes
     """
     from gpt2cli.store import find_cached, remove_cached
     from gpt2cli.terminal.notes import Notes

@@ -1,14 +1,6 @@
-"""How options are declared: kinds of options, and groups of them that commands take whole.
+"""The kinds of options: each says its range, its off value and its default in the same words."""
 
-A command writes `sampling: SamplingOptions` and `flatten` spreads the group's fields into the
-signature that Typer reads.
-"""
-
-import functools
-import inspect
-from collections.abc import Callable
-from dataclasses import Field, fields, is_dataclass
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import typer
 
@@ -26,6 +18,17 @@ def option(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa:
 def flag(panel: str, *names: str, help: str) -> Any:  # noqa: A002
     """Declare an option that is on if it is given."""
     return option(panel, *names, help=help, metavar="")  # Typer 0.29 would say <bool>
+
+
+def switch(panel: str, *names: str, help: str, off: str = "") -> Any:  # noqa: A002
+    """Declare an option that is on or off, where the user's own settings may say which.
+
+    `--no-…` turns it off; `off` says what holds then.
+    """
+    first, *others = names
+    negation = f"--no-{first.removeprefix('--')}"
+    told = f"{help} Default {negation}{off and f': {off}'}."
+    return option(panel, f"{first}/{negation}", *others, help=told, metavar="")
 
 
 def number(
@@ -73,43 +76,3 @@ def text(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A
         return unescape(decode_argument(given, names[0]))
 
     return option(panel, *names, help=help, parser=parse, **settings)
-
-
-def flatten(command: Callable[..., None]) -> Callable[..., None]:
-    """Spread the option groups among a command's parameters into single options."""
-    hints = get_type_hints(command, include_extras=True)
-    parameters: list[inspect.Parameter] = []
-    groups: dict[str, type[Any]] = {}
-    for parameter in inspect.signature(command).parameters.values():
-        hint = hints[parameter.name]
-        if isinstance(hint, type) and is_dataclass(hint):
-            groups[parameter.name] = hint
-            parameters += _parameters_of(hint)
-        else:
-            parameters.append(
-                parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY)
-            )
-
-    @functools.wraps(command)
-    def spread(**values: Any) -> None:
-        for name, group in groups.items():
-            values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
-        command(**values)
-
-    spread.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    spread.__annotations__ = {p.name: p.annotation for p in parameters}
-    return spread
-
-
-def _parameters_of(group: type[Any]) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-
-    def parameter(declared: Field[Any]) -> inspect.Parameter:
-        return inspect.Parameter(
-            declared.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=declared.default,
-            annotation=hints[declared.name],
-        )
-
-    return [parameter(declared) for declared in fields(group)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpt2cli import exit_codes
-from gpt2cli.commands.option_kinds import flatten
+from gpt2cli.commands.option_groups import flatten
 from gpt2cli.commands.options import (
     ModelOptions,
     ReportOptions,

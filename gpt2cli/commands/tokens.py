@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gpt2cli.commands.option_kinds import flatten
+from gpt2cli.commands.option_groups import flatten
 from gpt2cli.commands.options import TokenizerOptions, TokensInputOptions, TokensOutputOptions
 from gpt2cli.errors import PromptError, UsageError
 

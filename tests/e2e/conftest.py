@@ -47,6 +47,7 @@ def make_environment(home: pathlib.Path) -> Mapping[str, str]:
     }
     return kept | {
         "XDG_CACHE_HOME": str(home / "cache"),
+        "XDG_CONFIG_HOME": str(home / "config"),
         "XDG_STATE_HOME": str(home / "state"),
         "HF_HOME": str(home / "hub"),
         "HF_HUB_OFFLINE": "1",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from gpt2cli.commands.option_kinds import flag, number
-from gpt2cli.commands.options.panels import BENCH, MOST_SLOTS, REPORT
+from gpt2cli.commands.options.panels import BENCH, MOST_SLOTS, REPORT, Quiet
 from gpt2cli.errors import UsageError
 
 
@@ -39,7 +39,7 @@ class BenchOptions:
     json: Annotated[bool, flag(REPORT, "--json", help="Print one JSON record, not a table.")] = (
         False
     )
-    quiet: Annotated[bool, flag(REPORT, "--quiet", "-q", help="No notes on stderr.")] = False
+    quiet: Quiet = False
 
     def __post_init__(self) -> None:
         for size in self.batch_size or ():

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import flag, number, option, text
-from gpt2cli.commands.options.panels import REPORT, AllowSpecial, Logprobs
+from gpt2cli.commands.option_kinds import flag, number, option, switch, text
+from gpt2cli.commands.options.panels import REPORT, REPORTING, AllowSpecial, Logprobs, Quiet
 from gpt2cli.errors import UsageError
 
 
@@ -14,11 +14,9 @@ class ReportOptions:
     """What is told beside the result."""
 
     stats: Annotated[
-        bool, flag(REPORT, "--stats", help="Tell speeds, counts and the seed on stderr.")
+        bool, switch(REPORTING, "--stats", help="Tell speeds, counts and the seed on stderr.")
     ] = False
-    quiet: Annotated[
-        bool, flag(REPORT, "--quiet", "-q", help="No notes and no progress on stderr.")
-    ] = False
+    quiet: Quiet = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +58,11 @@ class OutputOptions:
     echo: Annotated[
         bool,
         flag(
-            REPORT, "--echo/--no-echo", help="Print the prompt before its completion. Default: do."
+            REPORT, "--echo/--no-echo",
+            help="Print the prompt before its completion. Default --echo; --no-echo: the "
+            "completion alone.",
         ),
-    ] = True
+    ] = True  # fmt: skip
     json: Annotated[
         bool, flag(REPORT, "--json", help="Print one JSON record per sample, not text.")
     ] = False

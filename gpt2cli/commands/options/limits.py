@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import flag, number, option, pattern, text
+from gpt2cli.commands.option_kinds import number, option, pattern, switch, text
 from gpt2cli.commands.options.panels import LIMITS
 
 
@@ -47,7 +47,7 @@ class LimitOptions:
     ] = None  # fmt: skip
     ignore_eos: Annotated[
         bool,
-        flag(LIMITS, "--ignore-eos", help="Go on when the model ends the text. Default: end."),
+        switch(LIMITS, "--ignore-eos", help="Go on when the model ends the text.", off="end"),
     ] = False
     overflow: Annotated[
         OverflowChoice,

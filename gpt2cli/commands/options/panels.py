@@ -2,15 +2,23 @@
 
 from typing import Annotated, Final
 
-from gpt2cli.commands.option_kinds import flag, number
+from gpt2cli.commands.option_kinds import flag, number, switch
 
 MODEL, SAMPLING, LIMITS, REPORT = "Model", "Sampling", "Limits", "Input and output"
+REPORTING: Final = "Reporting"
 SCORING: Final = "Scoring"
 CHAT: Final = "Conversation"
 BENCH: Final = "Measuring"
+EXPORT: Final = "Export"
 MOST_SLOTS: Final = 256
 
-# In two groups each, and declared once.
+# In several groups each, and declared once.
+Quiet = Annotated[
+    bool, switch(REPORTING, "--quiet", "-q", help="No notes and no progress on stderr.")
+]
+Offline = Annotated[
+    bool, switch(MODEL, "--offline", help="Never ask the network.", off="only if needed")
+]
 AllowSpecial = Annotated[
     bool,
     flag(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import flag, number, text
+from gpt2cli.commands.option_kinds import number, switch, text
 from gpt2cli.commands.options.panels import MOST_SLOTS, SAMPLING
 
 
@@ -101,7 +101,7 @@ class SamplingOptions:
         ),
     ] = None  # fmt: skip
     greedy: Annotated[
-        bool, flag(SAMPLING, "--greedy", help="Always take the most likely token (-t 0).")
+        bool, switch(SAMPLING, "--greedy", help="Always take the most likely token (-t 0).")
     ] = False
     seed: Annotated[
         int | None,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from gpt2cli.commands.option_kinds import flag, option
-from gpt2cli.commands.options.panels import REPORT, AllowSpecial
+from gpt2cli.commands.options.panels import REPORT, AllowSpecial, Quiet
 from gpt2cli.errors import UsageError
 
 
@@ -37,8 +37,7 @@ class TokensOutputOptions:
     ids: Annotated[bool, flag(REPORT, "--ids", help="Print the ids alone, on one line.")] = False
     count: Annotated[bool, flag(REPORT, "--count", help="Print how many tokens there are.")] = False
     json: Annotated[bool, flag(REPORT, "--json", help="Print one JSON record.")] = False
-
-    quiet: Annotated[bool, flag(REPORT, "--quiet", "-q", help="No notes on stderr.")] = False
+    quiet: Quiet = False
 
     @property
     def chosen(self) -> list[str]:

@@ -57,6 +57,81 @@ def test_a_text_means_what_it_means_on_the_command_line(
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("temperature", "0.5", 0.5),
+        ("greedy", "off", False),
+        ("overflow", "slide", "slide"),
+        ("stop", '"a"', ['"a"']),
+        ("stop", r"\n", ["\n"]),
+        ("stop", '["a", "b"]', ["a", "b"]),
+        ("model", '"x"', '"x"'),
+    ],
+)
+def test_a_variable_means_the_same_without_quotes_of_its_own(
+    name: str, text: str, expected: object
+) -> None:
+    """The shell has taken its own away already."""
+    assert find(name).parse_plain(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("temperature", 1, 1.0),
+        ("temperature", 0.5, 0.5),
+        ("top-k", 7, 7),
+        ("top-k", "7", 7),
+        ("greedy", True, True),
+        ("greedy", "off", False),
+        ("overflow", "slide", "slide"),
+        ("stop", r"\n", [r"\n"]),
+        ("stop", ["a", '["b"]'], ["a", '["b"]']),
+        ("stop", [], []),
+        ("model", "a b", "a b"),
+    ],
+)
+def test_a_value_of_toml_has_its_kind_already(name: str, value: object, expected: object) -> None:
+    """A text in it has its escapes behind it."""
+    assert find(name).read(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", True),
+        ("top-k", 1.5),
+        ("top-k", [7]),
+        ("greedy", 2),
+        ("model", 124),
+        ("stop", 5),
+        ("stop", [["a"]]),
+        ("overflow", False),
+    ],
+)
+def test_a_value_of_another_kind_is_an_error_that_names_the_option(
+    name: str, value: object
+) -> None:
+    """It is not made to fit."""
+    with pytest.raises(UsageError, match=f"^--{name}: expected "):
+        find(name).read(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "usual"),
+    [
+        ("top-k", "40, or the model's own"),
+        ("stop", "none"),
+        ("greedy", "off"),
+        ("overflow", "stop"),
+    ],
+)
+def test_what_is_built_in_is_told_in_the_words_of_the_help(name: str, usual: str) -> None:
+    """For `gpt2 config show`."""
+    assert find(name).usual == usual
+
+
+@pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
         ("temperature", "x", "--temperature: expected a number 0 or more, found 'x'"),

@@ -12,8 +12,9 @@ import typer.main
 from typer.testing import CliRunner
 
 from gpt2cli.app import app
-from gpt2cli.commands.option_kinds import flatten
+from gpt2cli.commands.option_groups import flatten
 from gpt2cli.commands.options import BatchOutputOptions, ModelOptions, OverflowChoice
+from gpt2cli.commands.user_defaults import settable_options
 from gpt2cli.errors import UsageError
 from gpt2cli.generation import GenerationConfig, Overflow
 from gpt2cli.sampling import BeamConfig, SamplingConfig
@@ -173,6 +174,55 @@ def test_the_help_says_which_value_is_off(option: str, off: dict[str, float]) ->
     (name, value) = next(iter(off.items()))
     assert f"; {value:g}: {'greedy' if name == 'temperature' else 'off'}." in _GENERATE[name].help
     SamplingConfig(**off)  # type: ignore[arg-type]
+
+
+def find_commands() -> Iterator[tuple[str, Any]]:
+    """Yield every command that does something, with its name."""
+    groups = [("gpt2", typer.main.get_command(app))]
+    while groups:
+        name, command = groups.pop()
+        below = getattr(command, "commands", {})
+        groups += [(f"{name} {n}", c) for n, c in below.items()]
+        if not below:
+            yield name, command
+
+
+@pytest.mark.parametrize(("name", "command"), [pytest.param(*c, id=c[0]) for c in find_commands()])
+def test_the_help_of_a_command_has_two_examples(name: str, command: Any) -> None:
+    """Of this command, whatever they pipe it into or where the text comes from."""
+    examples = command.help.partition("For example:")[2].split("\n\n")
+    assert sum("gpt2 " in example for example in examples) >= 2
+    assert f"{name} " in f"{command.help.partition('For example:')[2]} ".replace("\n", " ")
+
+
+@pytest.mark.parametrize(("name", "command"), [pytest.param(*c, id=c[0]) for c in find_commands()])
+def test_every_option_of_a_command_stands_in_a_panel_of_its_kind(name: str, command: Any) -> None:
+    """Else it would stand beside --help."""
+    options = [p for p in command.params if p.opts[0].startswith("-")]
+    assert [p.opts[0] for p in options if p.rich_help_panel is None] == []
+
+
+@pytest.mark.parametrize(
+    "parameter", [p for p in _PARAMETERS if getattr(p.values[0], "secondary_opts", [])]
+)
+def test_the_help_of_a_switch_says_how_it_is_turned_off(parameter: Any) -> None:
+    """In its sentence: a column for it would leave the sentences too little room."""
+    assert parameter.secondary_opts[0] in parameter.help
+
+
+def test_the_help_has_no_column_for_turning_off() -> None:
+    """80 columns are few; the sentences take most of them."""
+    lines = invoke("generate", "--help").stdout.splitlines()
+    switches = [line for line in lines if line.startswith("│ --")]
+    assert switches
+    assert not [line for line in switches if re.match(r"│ --[a-z-]+ +(-\w +)?--no-", line)]
+
+
+@pytest.mark.parametrize("option", settable_options(), ids=lambda option: option.name)
+def test_a_switch_that_can_be_kept_can_be_turned_off(option: Any) -> None:
+    """Else a `greedy = true` of the config file would hold whatever the command line says."""
+    names = [name for parameter in _GENERATE.values() for name in parameter.secondary_opts]
+    assert (option.kind is bool) is (f"--no-{option.name}" in names)
 
 
 def test_the_choices_of_overflow_are_those_of_the_loop() -> None:

@@ -1,0 +1,118 @@
+"""Keeps the user's own settings: reads and writes the config file, reads the environment."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import platformdirs
+
+from gpt2cli.errors import OutputError, UsageError
+from gpt2cli.whole_file import replacing
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+
+_PREFIX: Final = "GPT2_"
+
+
+def config_file() -> Path:
+    """Return the user's config file, which may not exist yet."""
+    return platformdirs.user_config_path("gpt2") / "config.toml"
+
+
+def variable_of(key: str) -> str:
+    """Return the name of a key's environment variable: GPT2_TOP_K for top_k."""
+    return _PREFIX + key.upper()
+
+
+def read_variable(key: str) -> str | None:
+    """Return what the environment says of a key; an empty variable says nothing."""
+    return os.environ.get(variable_of(key)) or None
+
+
+def read_config() -> dict[str, Any]:
+    """Return the values of the config file by their keys, `_` for `-`; none without a file.
+
+    Raises:
+        UsageError: if it cannot be read, or a key stands there in both spellings.
+    """
+    path = config_file()
+    text = _read(path)
+    if not text:
+        return {}
+    import tomllib  # only where there is something to read
+
+    try:
+        values = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    spelled = {key: key.replace("-", "_") for key in values}
+    twice = sorted(key for key in values if "-" in key and spelled[key] in values)
+    if twice:
+        raise UsageError(f"{path}: {twice[0]} and {spelled[twice[0]]} are the same key")
+    return {spelled[key]: value for key, value in values.items()}
+
+
+def write_setting(key: str, value: Any) -> None:
+    """Write a key's value to the config file; other keys and all comments stay.
+
+    Raises:
+        UsageError: if the file that is there cannot be read.
+        OutputError: if it cannot be written.
+    """
+    document = _parse()
+    document[_find_spelling(document, key) or key] = value
+    _write(document)
+
+
+def remove_setting(key: str) -> bool:
+    """Remove a key from the config file; return whether it was there.
+
+    Raises:
+        UsageError, OutputError: as `write_setting`.
+    """
+    document = _parse()
+    spelling = _find_spelling(document, key)
+    if spelling is None:
+        return False
+    del document[spelling]
+    _write(document)
+    return True
+
+
+def _find_spelling(document: Iterable[str], key: str) -> str | None:
+    return next((known for known in document if known.replace("-", "_") == key), None)
+
+
+def _parse() -> "TOMLDocument":
+    import tomlkit  # keeps comments and order; slower than tomllib
+    from tomlkit.exceptions import TOMLKitError
+
+    path = config_file()
+    try:
+        return tomlkit.parse(_read(path))
+    except (TOMLKitError, RecursionError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from error
+
+
+def _write(document: "TOMLDocument") -> None:
+    path = config_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from error
+    with replacing(path) as file:
+        file.write(document.as_string().encode())
+
+
+def _read(path: Path) -> str:
+    """Return the file's text; none if there is no file."""
+    try:
+        return path.read_text(encoding="utf-8-sig")  # some editors begin a file with a BOM
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not valid UTF-8 (byte {error.start})") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,132 @@
+"""`gpt2 doctor` and `--device` as a shell runs them, also beside a driver that is none."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+
+from gpt2cli.engine import ask_driver
+from tests.e2e.program import Program
+
+if sys.platform != "linux":
+    pytest.skip("a driver's name and the loader's path are Linux's", allow_module_level=True)
+
+_DRIVER: Final = (
+    "int cuInit(unsigned flags) { return 0; }\n"
+    "int cuDeviceGetCount(int *count) { *count = 1; return 0; }\n"
+    "int cuDriverGetVersion(int *version) { *version = 13000; return 0; }\n"
+)
+_GENERATE: Final = ("generate", "--model", "starter", "-n", "1", "--seed", "1", "x")
+_HELP: Final = (
+    "import sys\n"
+    "from gpt2cli.__main__ import main\n"
+    "sys.argv = ['gpt2', 'doctor', '-h']\n"
+    "heavy = ('onnxruntime', 'numpy', 'onnx', 'tokenizers', 'urllib.request')\n"
+    "try:\n    main()\n"
+    "finally:\n    print([m for m in heavy if m in sys.modules], file=sys.stderr)\n"
+)
+
+no_driver = pytest.mark.skipif(ask_driver().devices > 0, reason="there is an NVIDIA driver")
+
+
+@pytest.fixture(scope="module")
+def fake_driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the variables of a machine whose driver has a device, and nothing else."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    folder = tmp_path_factory.mktemp("driver")
+    source, library = folder / "driver.c", folder / "libcuda.so.1"
+    source.write_text(_DRIVER)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
+def break_library(folder: pathlib.Path, fake: dict[str, str]) -> dict[str, str]:
+    """Return the variables of a machine that also has a file that is no cuBLAS."""
+    (folder / "libcublasLt.so.13").write_text("no library")
+    return {"LD_LIBRARY_PATH": f"{folder}:{fake['LD_LIBRARY_PATH']}"}
+
+
+@no_driver
+def test_without_a_driver_a_named_device_is_an_error(program: Program) -> None:
+    """One line on stderr, with the reason and what mends it."""
+    done = program.run(*_GENERATE, "--device", "cuda")
+    assert (done.code, done.out) == (1, b"")
+    assert done.err == (
+        "gpt2: error: --device cuda: no NVIDIA driver (libcuda.so.1) was found; use --device cpu, "
+        "or install an NVIDIA driver and: pip install 'gpt2[cuda]'\n"
+    )
+
+
+@no_driver
+def test_without_a_driver_auto_is_the_cpu_without_a_word(program: Program) -> None:
+    """With --stats the device is told."""
+    done = program.run(*_GENERATE, "--device", "auto")
+    assert (done.code, done.err) == (0, "")
+    told = program.run(*_GENERATE, "--stats")
+    assert told.out == done.out
+    assert "model starter, fp32 on cpu, " in told.err
+
+
+@no_driver
+def test_a_driver_without_libraries_is_an_error_that_names_them(
+    program: Program, fake_driver: dict[str, str]
+) -> None:
+    """Nothing of what ONNX Runtime prints."""
+    done = program.run(*_GENERATE, "--device", "cuda", environment=fake_driver)
+    assert (done.code, done.out) == (1, b"")
+    assert done.err.count("\n") == 1
+    assert done.err.startswith("gpt2: error: --device cuda:0: libcublasLt.so.")
+    assert done.err.endswith("use --device cpu, or: pip install 'gpt2[cuda]'\n")
+
+
+@no_driver
+def test_auto_tells_each_time_and_tries_once(
+    program: Program, fake_driver: dict[str, str], tmp_path: pathlib.Path
+) -> None:
+    """The result is that of the CPU; the second start has the reason from the user's state."""
+    environment = fake_driver | {"XDG_STATE_HOME": str(tmp_path)}
+    first = program.run(*_GENERATE, environment=environment)
+    assert first.code == 0
+    assert first.err.startswith("gpt2: running on the CPU, because of --device cuda:0: libcublasLt")
+    assert first.err.count("\n") == 1
+    kept = tmp_path / "gpt2" / "cuda.json"
+    remembered = json.loads(kept.read_bytes())
+    assert remembered["reason"] in first.err
+    kept.write_text(json.dumps(remembered | {"reason": "what the file says"}))
+    second = program.run(*_GENERATE, environment=environment)
+    assert (second.code, second.out) == (0, first.out)
+    assert second.err == "gpt2: running on the CPU, because of what the file says\n"
+
+
+@no_driver
+def test_a_broken_library_is_told_by_its_path(
+    program: Program, fake_driver: dict[str, str], tmp_path: pathlib.Path
+) -> None:
+    """The loader's own words."""
+    broken = break_library(tmp_path, fake_driver)
+    done = program.run(*_GENERATE, "--device", "cuda", environment=broken)
+    assert (done.code, done.out, done.err.count("\n")) == (1, b"", 1)
+    assert f"({tmp_path}/libcublasLt.so.13: file too short)" in done.err
+
+
+@no_driver
+def test_the_doctor_tells_all_of_it(program: Program, fake_driver: dict[str, str]) -> None:
+    """On stdout, where it can be piped; 1 where CUDA was asked for."""
+    done = program.run("doctor", "--offline", environment=fake_driver)
+    assert (done.code, done.err) == (0, "")
+    out = done.out.decode()
+    assert "\ndriver     1 device, CUDA 13.0\n" in out
+    assert "\nproblem    CUDA is not used, though there is a device: " in out
+    asked = program.run("doctor", "--offline", "--device", "cuda", environment=fake_driver)
+    assert (asked.code, asked.err) == (1, "")
+
+
+def test_help_imports_nothing_heavy(program: Program) -> None:
+    """As for every command."""
+    assert program.run_python("-c", _HELP).err.splitlines() == ["[]"]

@@ -1,0 +1,110 @@
+"""Claims about what the shell is offered; tests/e2e/test_completion.py drives the shells."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from gpt2cli.commands.completion import (
+    complete_cached,
+    complete_device,
+    complete_kept_setting,
+    complete_model,
+    complete_setting,
+)
+from gpt2cli.store.names import HUB_ALIASES
+from tests.gpt2cli.commands.settings_cases import OPTIONS, Keep
+
+
+@pytest.fixture
+def cache(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """Return the folder of the models in an empty cache, and stand in an empty folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    models = tmp_path / "cache" / "gpt2" / "models"
+    models.mkdir(parents=True)
+    return models
+
+
+def names(offers: list[str | tuple[str, str]]) -> list[str]:
+    """Return the values that are offered."""
+    return [offer if isinstance(offer, str) else offer[0] for offer in offers]
+
+
+def test_models_are_the_aliases_the_cache_and_folders_of_models(
+    cache: pathlib.Path, starter_folder: pathlib.Path
+) -> None:
+    """Each once; a folder without a config.json is none."""
+    shutil.copytree(starter_folder, cache / "some-export")
+    for name in ("mine", "other"):
+        pathlib.Path(name).mkdir()
+    pathlib.Path("mine", "config.json").touch()
+    (cached,) = names(complete_cached(""))
+
+    offered = names(complete_model(""))
+    assert sorted(offered) == sorted({"starter", *HUB_ALIASES, cached, "mine"})
+    assert names(complete_model("gpt2-")) == ["gpt2-medium", "gpt2-large", "gpt2-xl"]
+    assert names(complete_model("./m")) == []  # left to the shell
+
+
+def test_an_empty_or_broken_cache_offers_nothing_of_its_own(cache: pathlib.Path) -> None:
+    """And is no error, which would stand in the middle of a line."""
+    assert complete_cached("") == []
+    cache.rmdir()
+    assert complete_cached("") == []
+    cache.write_text("", encoding="utf-8")
+    assert complete_cached("") == []
+
+
+def test_devices_are_those_that_need_no_counting() -> None:
+    """cuda:N is for who knows N."""
+    assert complete_device("") == ["auto", "cpu", "cuda"]
+    assert complete_device("cu") == ["cuda"]
+
+
+def test_settings_are_all_that_can_be_kept_or_that_are_kept(keep: Keep) -> None:
+    """What is kept is what the file says, right or wrong; a broken file says nothing."""
+    assert names(complete_setting("")) == [option.field for option in OPTIONS]
+    assert names(complete_setting("max")) == ["max_new_tokens"]
+    keep("top-k = 5\ntemperatur = 1\n")
+    assert complete_kept_setting("") == ["top_k", "temperatur"]
+    keep("top_k = ")
+    assert complete_kept_setting("") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("gpt2 config set overflow ", ["stop", "slide", "error"]),
+        ("gpt2 config set greedy ", ["on", "off"]),
+        ("gpt2 config set device c", ["cpu", "cuda"]),
+        ("gpt2 config set nosuch ", []),
+        ("gpt2 config set top_k ", []),
+        ("gpt2 generate --precision int", ["int8", "int4"]),
+        ("gpt2 generate --overf", ["--overflow"]),
+    ],
+)
+def test_a_shell_is_offered_the_values(words: str, offered: list[str]) -> None:
+    """In a process of its own, as the shell asks, without what takes time to import."""
+    heavy = {"numpy", "onnxruntime", "tokenizers", "huggingface_hub"}
+    script = (
+        "import sys\nfrom gpt2cli.app import app\ntry: app()\n"
+        f"finally: assert not {heavy!r} & set(sys.modules)"
+    )
+    variables = {
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+        "_GPT2_COMPLETE": "complete_bash",
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (run.stdout.split(), run.stderr) == (offered, "")

@@ -1,0 +1,236 @@
+"""Claims about the user's own defaults: what they may be, and how they are told apart."""
+
+import pytest
+
+from gpt2cli.commands.user_defaults import find_option, naming_origins, settable_options
+from gpt2cli.errors import UsageError
+from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.commands.settings_cases import Keep, take
+
+
+def test_what_can_be_kept_is_what_the_contract_says() -> None:
+    """All of model, sampling, limits and reporting; nothing that names a file or is the result."""
+    assert {option.field for option in settable_options()} == {
+        *("model", "revision", "precision", "device", "threads", "offline"),
+        *("temperature", "top_k", "top_p", "min_p", "typical_p", "greedy", "seed"),
+        *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram"),
+        *("logit_bias", "ban", "beams", "length_penalty"),
+        *("max_new_tokens", "min_new_tokens", "stop", "ignore_eos", "overflow"),
+        *("choice", "regex", "stats", "quiet"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("temperatur", "did you mean temperature?"),
+        ("temp", "did you mean temperature?"),
+        ("top", "did you mean top_k or top_p?"),
+        ("topk", "did you mean top_k?"),
+        ("maxnewtokens", "did you mean max_new_tokens?"),
+        ("output", "`gpt2 config show` lists them all"),
+        ("json_schema", "`gpt2 config show` lists them all"),
+        ("", "`gpt2 config show` lists them all"),
+    ],
+)
+def test_an_unknown_key_is_an_error_that_says_what_was_meant(
+    keep: Keep, name: str, hint: str
+) -> None:
+    """From the command line or from the file, which is named then."""
+    with pytest.raises(UsageError) as caught:
+        find_option(name)
+    assert str(caught.value) == f"there is no setting {name}; {hint}"
+
+    path = keep(f'"{name}" = 1\n')
+    result = invoke("generate", "x", "-m", "/missing")
+    assert result.exit_code == 2
+    assert error_line(result) == " ".join(f"{path}: {caught.value}".split())
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "toml", "reason"),
+    [
+        ("top_k", "x", '"x"', "expected a whole number 0 or more, found 'x'"),
+        ("top_k", "1.5", "1.5", "expected a whole number 0 or more, found '1.5'"),
+        ("top_k", "-1", "-1", "expected a number 0 or more, found -1"),
+        ("temperature", "nan", "nan", "expected a number 0 or more, found nan"),
+        ("threads", "0", "0", "expected a whole number 1 to 1024, found 0"),
+        ("device", "gpu", '"gpu"', "expected auto, cpu, cuda or cuda:N, found 'gpu'"),
+        ("precision", "int3", '"int3"', "expected auto, fp32, fp16, int8, int4, found 'int3'"),
+        ("overflow", "no", '"no"', "expected stop, slide, error, found 'no'"),
+        ("greedy", "maybe", '"maybe"', "expected on or off, found 'maybe'"),
+        ("logit_bias", "a", '"a"', "expected ID_OR_TEXT=NUMBER, found 'a'"),
+        ("seed", f"{2**53}", f"{2**53}", f"expected 0 to 2^53-1, found {2**53}"),
+        ("beams", "0", "0", "expected a number 1 to 256, found 0"),
+    ],
+)
+def test_what_is_no_value_is_an_error_that_names_the_variable_or_the_file_and_key(
+    keep: Keep, monkeypatch: pytest.MonkeyPatch, key: str, text: str, toml: str, reason: str
+) -> None:
+    """In the words of the command line, before any model is looked for."""
+    path = keep(f"{key} = {toml}\n")
+    from_file = invoke("generate", "x", "-m", "/missing")
+    monkeypatch.setenv(f"GPT2_{key.upper()}", text)
+    from_environment = invoke("generate", "x", "-m", "/missing")
+
+    assert (from_file.exit_code, from_environment.exit_code) == (2, 2)
+    assert error_line(from_file) == f"{path}: {key}: {reason}"
+    assert error_line(from_environment) == f"GPT2_{key.upper()}: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("toml", "reason"),
+    [
+        ("model = 124", "model: expected a text, found 124"),
+        ('stop = ["a", 1]', "stop: expected a text, found 1"),
+        ("top_k = true", "top_k: expected a whole number 0 or more, found 'True'"),
+        ("[top_k]", "top_k: expected a whole number 0 or more, found '{}'"),
+    ],
+)
+def test_a_value_of_another_kind_is_an_error_too(keep: Keep, toml: str, reason: str) -> None:
+    """TOML has kinds of its own."""
+    path = keep(toml)
+    result = invoke("generate", "x")
+
+    assert result.exit_code == 2
+    assert error_line(result) == f"{path}: {reason}"
+
+
+def test_a_wrong_value_does_no_harm_where_another_comes_before_it(
+    keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody reads it."""
+    keep('top_k = "x"\n')
+    monkeypatch.setenv("GPT2_TOP_K", "y")
+
+    assert take("--top-k", "3")["top_k"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("a b", ["a b"]),
+        (r"\n", ["\n"]),
+        ('"a"', ['"a"']),
+        ('["a b", "\\n"]', ["a b", "\n"]),
+        (r'["\\n"]', [r"\n"]),
+    ],
+)
+def test_a_variable_of_a_repeatable_option_holds_one_value_or_a_json_array(
+    monkeypatch: pytest.MonkeyPatch, text: str, meant: list[str]
+) -> None:
+    """Never cut at white space; the shell has its own quotes, and JSON its own escapes."""
+    monkeypatch.setenv("GPT2_STOP", text)
+    assert take()["stop"] == meant
+
+
+@pytest.mark.parametrize(
+    ("toml", "meant"),
+    [('"a b"', ["a b"]), (r'"\n"', ["\n"]), (r"'\n'", [r"\n"]), ('["a", "b"]', ["a", "b"])],
+)
+def test_a_key_of_a_repeatable_option_holds_one_value_or_an_array(
+    keep: Keep, toml: str, meant: list[str]
+) -> None:
+    """TOML has its own escapes."""
+    keep(f"stop = {toml}\n")
+    assert take()["stop"] == meant
+
+
+def test_a_pattern_keeps_its_backslashes_and_quotes(
+    keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are the pattern's."""
+    keep(r"""regex = '"\d\n"'""")
+    assert take()["regex"] == r'"\d\n"'
+    monkeypatch.setenv("GPT2_REGEX", r'"\d\n"')
+    assert take()["regex"] == r'"\d\n"'
+
+
+def test_flags_replace_a_list_rather_than_add_to_it(keep: Keep) -> None:
+    """As with every option."""
+    keep('stop = ["a", "b"]\n')
+    assert take("--stop", "c")["stop"] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("toml", "variables", "arguments", "expected"),
+    [
+        ("greedy = true", {}, ["-t", "0.5"], (0.5, False)),
+        ("greedy = true", {"GPT2_TEMPERATURE": "0.5"}, [], (0.5, False)),
+        ("temperature = 0.5", {}, ["--greedy"], (None, True)),
+        ("temperature = 0.5", {"GPT2_GREEDY": "1"}, [], (None, True)),
+        ("temperature = 0.5", {}, ["--no-greedy"], (0.5, False)),
+        ("temperature = 0.5", {"GPT2_GREEDY": "1"}, ["--no-greedy"], (0.5, False)),
+        ("temperature = 0.5\ngreedy = true", {}, [], (0.5, True)),
+    ],
+)
+def test_a_temperature_and_greedy_take_each_others_place(
+    keep: Keep,
+    monkeypatch: pytest.MonkeyPatch,
+    toml: str,
+    variables: dict[str, str],
+    arguments: list[str],
+    expected: tuple[float | None, bool],
+) -> None:
+    """Else `-t 0.5` would do nothing for who has `greedy = true` in the file."""
+    keep(toml)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    taken = take(*arguments)
+    assert (taken["temperature"], taken["greedy"]) == expected
+
+
+def test_a_model_that_is_named_does_not_get_the_revision_of_another(keep: Keep) -> None:
+    """They belong together; a revision alone is one of the file's model."""
+    keep('model = "owner/name"\nrevision = "abc"\n')
+
+    assert (take()["model"], take()["revision"]) == ("owner/name", "abc")
+    assert take("-m", "gpt2")["revision"] is None
+    assert (take("--revision", "x")["model"], take("--revision", "x")["revision"]) == (
+        "owner/name",
+        "x",
+    )
+
+
+def test_one_constraint_takes_the_place_of_another(keep: Keep) -> None:
+    """A completion has one at most."""
+    keep('choice = ["a"]\n')
+    assert (take()["choice"], take()["regex"]) == (["a"], None)
+    taken = take("--regex", "b")
+    assert (taken["choice"], taken["regex"]) == (None, "b")
+    assert take("--json-schema", "x.json")["choice"] is None
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("--top-k: x", "HERE: x"),
+        ("--top-k is not UTF-8", "HERE is not UTF-8"),
+        ("--top-p: expected --top-k", "--top-p: expected --top-k (--top-k is from HERE)"),
+        ("--top-k: x beside --top-k", "HERE: x beside --top-k"),
+        ("--top-k-max: x", "--top-k-max: x"),
+        ("--top-p: expected --top-k-max", "--top-p: expected --top-k-max"),
+    ],
+)
+def test_an_error_names_an_options_origin_in_place_of_its_flag(message: str, expected: str) -> None:
+    """And beside the flag where the error is about another; not where a name begins alike."""
+    with pytest.raises(UsageError) as caught, naming_origins({"top_k": "HERE"}):
+        raise UsageError(message)
+    assert str(caught.value) == expected
+
+
+def test_a_model_that_cannot_be_had_says_who_named_it(
+    keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is never replaced by the starter, and who forgot the file would be at a loss."""
+    path = keep('model = "/missing"\n')
+    result = invoke("generate", "x")
+    assert result.exit_code == 1
+    assert error_line(result).endswith(f" (the model is named by {path}: model)")
+
+    monkeypatch.setenv("GPT2_MODEL", "nobody")
+    result = invoke("generate", "x")
+    assert result.exit_code == 1
+    assert "unknown model 'nobody'" in error_line(result)
+    assert error_line(result).endswith(" (the model is named by GPT2_MODEL)")
+    assert "named by" not in error_line(invoke("generate", "x", "-m", "nobody"))

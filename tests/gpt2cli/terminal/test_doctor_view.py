@@ -1,0 +1,132 @@
+"""A diagnosis on lines and as a record."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from gpt2cli.doctor.facts import (
+    CheckedModel,
+    Cuda,
+    Diagnosis,
+    HubAnswer,
+    Place,
+    Problem,
+    Step,
+)
+from gpt2cli.terminal.doctor_view import format_diagnosis
+
+SOUND = Diagnosis(
+    system="Linux-6",
+    python="3.11.7",
+    cpu="EPYC",
+    cores=2,
+    versions={"gpt2": "0.1.0", "onnx": "1.23.2"},
+    providers=("CUDAExecutionProvider", "CPUExecutionProvider"),
+    cuda=Cuda(0, None, "13.0", "no NVIDIA driver", {}, None),
+    step=Step("auto", "cpu", "fp32", 1.26, "no NVIDIA driver"),
+    places=[Place("cache", "/c", 1500, 2_000_000, True), Place("state", "/s", 0, 0, False)],
+    hub=HubAnswer("https://hub.test", True, 0.123),
+    models=[CheckedModel("starter", "fp32", "/c/s", 9, None)],
+    verified=False,
+    problems=[],
+    works=True,
+)
+
+
+def lines(diagnosis: Diagnosis) -> dict[str, str]:
+    """Return the lines by their names, of which each is there once."""
+    pairs = [
+        line.split(maxsplit=1) for line in format_diagnosis(diagnosis, json=False).splitlines()
+    ]
+    assert len({name for name, _ in pairs}) == len(pairs)
+    return {pair[0]: pair[1] for pair in pairs}
+
+
+def test_each_fact_has_a_line() -> None:
+    """All begin in one column."""
+    text = format_diagnosis(SOUND, json=False)
+    assert lines(SOUND) == {
+        "system": "Linux-6, Python 3.11.7",
+        "processor": "EPYC, 2 cores allowed",
+        "versions": "gpt2 0.1.0, onnx 1.23.2",
+        "providers": "CUDAExecutionProvider, CPUExecutionProvider",
+        "driver": "no NVIDIA driver",
+        "libraries": "those of CUDA 13.0 are there",
+        "device": "auto: a step of the starter model in fp32 ran on cpu in 1.3 ms; "
+        "not on CUDA: no NVIDIA driver",
+        "cache": "/c: 1.5 kB, writable, 2.0 MB free",
+        "state": "/s: 0 B, not writable, 0 B free",
+        "hub": "https://hub.test: answers after 0.12 s",
+        "models": "1 cached, 0 damaged (--verify reads them whole)",
+    }
+    assert all(line[10] == " " and line[11] != " " for line in text.splitlines())
+
+
+def test_problems_stand_last_with_what_mends_them() -> None:
+    """In their order."""
+    broken = replace(SOUND, problems=[Problem("a", "b"), Problem("c")])
+    text = format_diagnosis(broken, json=False)
+    assert text.endswith("problem    a; b\nproblem    c\n")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "libraries"),
+    [
+        (Cuda(1, "13.0", "13.0"), "1 device, CUDA 13.0", "those of CUDA 13.0 are there"),
+        (Cuda(2, "12.8", None), "2 devices, CUDA 12.8", "this ONNX Runtime has no CUDA"),
+        (
+            Cuda(1, "13.0", "13.0", None, {"a.so": "a.so: No such file", "b.so": "too short"}, "x"),
+            "1 device, CUDA 13.0",
+            "of CUDA 13.0 missing: a.so, b.so (too short); x",
+        ),
+        (Cuda(), "not asked", "this ONNX Runtime has no CUDA"),
+    ],
+)
+def test_what_cuda_lacks_is_told(cuda: Cuda, driver: str, libraries: str) -> None:
+    """A library that is there and broken has its reason."""
+    shown = lines(replace(SOUND, cuda=cuda))
+    assert (shown["driver"], shown["libraries"]) == (driver, libraries)
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        (
+            Step("cuda", "cuda:0", "fp16", 0.5, None, {"Shape": 2, "Squeeze": 1}),
+            "cuda: a step of the starter model in fp16 ran on cuda:0 in 0.5 ms; "
+            "nodes on the CPU: 2 Shape, 1 Squeeze",
+        ),
+        (
+            Step("auto", "cpu", "fp32", 1.0, "long"),
+            "auto: a step of the starter model in fp32 ran on cpu in 1.0 ms; "
+            "not on CUDA: see below",
+        ),
+        (
+            Step("cuda", reason="long"),
+            "cuda: nothing runs there; see the problem below",
+        ),
+    ],
+)
+def test_where_a_step_ran_is_told(step: Step, text: str) -> None:
+    """And the nodes that are not on the device; a reason that is a problem stands there."""
+    assert lines(replace(SOUND, step=step, cuda=Cuda(1, "13.0", "13.0")))["device"] == text
+
+
+def test_the_record_has_every_fact() -> None:
+    """One line of JSON."""
+    text = format_diagnosis(SOUND, json=True)
+    record = json.loads(text)
+    assert text.count("\n") == 1
+    assert list(record) == [
+        *("system", "python", "cpu", "cores", "versions", "providers", "cuda", "step"),
+        *("places", "hub", "models", "verified", "problems", "works"),
+    ]
+    assert record["step"]["ran_on"] == "cpu"
+    assert record["places"][0] == {
+        "name": "cache",
+        "path": "/c",
+        "size": 1500,
+        "free": 2_000_000,
+        "writable": True,
+    }

@@ -1,0 +1,146 @@
+"""Claims about the user's own settings as they stand in the environment and in the file."""
+
+import pathlib
+import sys
+from typing import Any
+
+import pytest
+
+from gpt2cli.errors import OutputError, UsageError
+from gpt2cli.user_settings import (
+    config_file,
+    read_config,
+    read_variable,
+    remove_setting,
+    variable_of,
+    write_setting,
+)
+
+
+@pytest.fixture(autouse=True)
+def path(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """Return where the config file of each test will be; its folder is not there yet."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return config_file()
+
+
+def keep(path: pathlib.Path, text: str | bytes) -> None:
+    """Write the config file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def test_a_variable_is_the_key_in_capitals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty one says nothing, as one that is not there."""
+    monkeypatch.setenv("GPT2_TOP_K", "5")
+    monkeypatch.setenv("GPT2_SEED", "")
+
+    assert variable_of("top_k") == "GPT2_TOP_K"
+    assert [read_variable(key) for key in ("top_k", "seed", "stop")] == ["5", None, None]
+
+
+def test_no_file_has_no_keys(path: pathlib.Path) -> None:
+    """Nor has an empty one."""
+    assert read_config() == {}
+    keep(path, "")
+    assert read_config() == {}
+
+
+def test_nothing_is_imported_to_read_a_file_that_is_not_there() -> None:
+    """The usual case costs nothing."""
+    before = set(sys.modules)
+    read_config()
+    assert not {"tomllib", "tomlkit"} & (set(sys.modules) - before)
+
+
+def test_keys_are_read_with_underscores(path: pathlib.Path) -> None:
+    """However they are written."""
+    keep(path, 'top-k = 5\nmin_p = 0.5\nstop = ["a", "b"]\ngreedy = true\n')
+    assert read_config() == {"top_k": 5, "min_p": 0.5, "stop": ["a", "b"], "greedy": True}
+
+
+def test_a_byte_order_mark_is_passed_over(path: pathlib.Path) -> None:
+    """Some editors write one."""
+    keep(path, b"\xef\xbb\xbftop_k = 5\n")
+    assert read_config() == {"top_k": 5}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("top_k = x\n", "is not valid TOML: .*line 1"),
+        ("top_k 5", "is not valid TOML"),
+        ("a = 1\na = 2", "is not valid TOML"),
+        (f"a = {'[' * 5000}", "is not valid TOML"),
+        (b"a = '\xff'", r"is not valid UTF-8 \(byte 5\)"),
+        ("top-k = 1\ntop_k = 2", "top-k and top_k are the same key"),
+    ],
+    ids=["no value", "no equals", "twice", "deep", "latin-1", "two spellings"],
+)
+def test_a_file_that_cannot_be_understood_is_an_error_with_its_path(
+    path: pathlib.Path, text: str | bytes, reason: str
+) -> None:
+    """And the place in it, where there is one."""
+    keep(path, text)
+    with pytest.raises(UsageError, match=f"^{path}:? {reason}"):
+        read_config()
+
+
+def test_a_file_that_cannot_be_read_is_an_error_with_its_path(path: pathlib.Path) -> None:
+    """Here it is a folder."""
+    path.mkdir(parents=True)
+    with pytest.raises(UsageError, match=f"^cannot read {path}: Is a directory"):
+        read_config()
+
+
+@pytest.mark.parametrize("value", [5, 0.5, True, "é\n\"'", ["a", "\n"], []], ids=repr)
+def test_what_is_written_is_read_again(value: Any) -> None:
+    """Of every kind that an option has; the folder is made."""
+    write_setting("some_key", value)
+    assert read_config() == {"some_key": value}
+
+
+def test_writing_leaves_comments_and_other_keys(path: pathlib.Path) -> None:
+    """Also the spelling of a key that is there, and the file's mode."""
+    keep(path, "# mine\ntop-k = 5  # few\n\nseed = 1\n")
+    path.chmod(0o600)
+
+    write_setting("top_k", 7)
+    write_setting("stop", ["a"])
+
+    expected = '# mine\ntop-k = 7  # few\n\nseed = 1\nstop = ["a"]\n'
+    assert path.read_text(encoding="utf-8") == expected
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in path.parent.iterdir()] == ["config.toml"]
+
+
+def test_removing_leaves_comments_and_other_keys(path: pathlib.Path) -> None:
+    """And tells whether there was anything to remove."""
+    keep(path, "# mine\ntop-k = 5\nseed = 1  # one\n")
+
+    assert remove_setting("top_k")
+    assert not remove_setting("top_k")
+    assert path.read_text(encoding="utf-8") == "# mine\nseed = 1  # one\n"
+
+
+@pytest.mark.parametrize("text", ["top_k = ", "a = 1\na = 2", b"\xff"], ids=repr)
+def test_a_file_that_cannot_be_understood_is_not_written_over(
+    path: pathlib.Path, text: str | bytes
+) -> None:
+    """Neither to add to it nor to take from it."""
+    keep(path, text)
+    before = path.read_bytes()
+
+    with pytest.raises(UsageError, match=str(path)):
+        write_setting("top_k", 5)
+    with pytest.raises(UsageError, match=str(path)):
+        remove_setting("top_k")
+    assert path.read_bytes() == before
+
+
+def test_what_cannot_be_written_is_an_error_with_its_path(path: pathlib.Path) -> None:
+    """Here a file stands where its folder should be."""
+    path.parent.parent.mkdir(parents=True)
+    path.parent.write_text("", encoding="utf-8")
+    with pytest.raises((OutputError, UsageError), match=str(path)):
+        write_setting("top_k", 5)
