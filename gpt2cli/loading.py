@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 from gpt2cli.device_choice import DeviceChoice, find_device
 from gpt2cli.engine import AUTO, Device, DeviceFullError, Engine, choose_slots, count_cores
+from gpt2cli.engine.captured import captured
 from gpt2cli.errors import DeviceError, ModelError, UsageError
 from gpt2cli.model_folder import ModelFolder
 from gpt2cli.sampling import Sampler
@@ -163,6 +164,7 @@ def _check_on(folder: ModelFolder, device: Device) -> None:
         DeviceError: if ONNX Runtime cannot run it there, or not right.
     """
     try:
-        check_again(folder, device.provider)
+        with captured():  # ONNX Runtime prints where it falls back
+            check_again(folder, device.provider)
     except ModelError as error:
         raise DeviceError(f"--device {device}: {error}; use --device cpu") from error

@@ -209,5 +209,7 @@ def give_constraint(options: ConstraintOptions) -> dict[str, Any]:
 def _read_schema(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--json-schema: cannot read {path}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"--json-schema: cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--json-schema: {path} is not valid UTF-8") from error

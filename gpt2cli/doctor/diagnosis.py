@@ -101,9 +101,8 @@ def _import_engine() -> tuple[ModuleType | None, str | None]:
     """Return the engine; where ONNX Runtime is broken, the reason."""
     try:
         return importlib.import_module("gpt2cli.engine"), None
-    # AttributeError: of what an uninstalled package leaves, which imports as an empty one.
-    except (ImportError, AttributeError, OSError) as error:
-        return None, f"ONNX Runtime cannot be imported ({error}); run: {_ONE_RUNTIME}"
+    except Gpt2Error as error:
+        return None, str(error)
 
 
 def _look_at_cuda(engine: ModuleType) -> Cuda:

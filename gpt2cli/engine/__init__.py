@@ -1,13 +1,17 @@
 """Runs the graph: session, execution provider, IO binding and the slots of the KV cache."""
 
-from gpt2cli.engine.cuda import (
+from gpt2cli.engine.runtime import require_runtime
+
+require_runtime()  # before the modules below, which are useless without it
+
+from gpt2cli.engine.cuda import (  # noqa: E402
     MissingLibrary,
     find_cuda_version,
     list_providers,
     preload_libraries,
     try_cuda,
 )
-from gpt2cli.engine.devices import (
+from gpt2cli.engine.devices import (  # noqa: E402
     AUTO,
     CUDA_PIP,
     Device,
@@ -17,10 +21,10 @@ from gpt2cli.engine.devices import (
     choose_device,
     count_cores,
 )
-from gpt2cli.engine.engine import Engine
-from gpt2cli.engine.profile import NodeRun, profile_step
-from gpt2cli.engine.session import RUNTIME_VERSION
-from gpt2cli.engine.slots import choose_slots
+from gpt2cli.engine.engine import Engine  # noqa: E402
+from gpt2cli.engine.profile import NodeRun, profile_step  # noqa: E402
+from gpt2cli.engine.session import RUNTIME_VERSION  # noqa: E402
+from gpt2cli.engine.slots import choose_slots  # noqa: E402
 
 __all__ = [
     "AUTO",

@@ -99,7 +99,7 @@ class DeviceCache:
         self.version = 0
         self._row_axes = (1, shape.n_head, self.capacity, shape.head_dim)
         axes = (rows, *self._row_axes[1:])  # [R, H, M, D]
-        self._values = allocate_zeros(axes, element, device, count=len(cache_names(shape)))
+        self._memory = allocate_zeros(axes, element, device, count=len(cache_names(shape)))
         self._copier: Any = None
 
     def reserve(self, rows: int, length: int) -> None:
@@ -109,10 +109,10 @@ class DeviceCache:
     def copy_row(self, source: int, target: int, length: int) -> None:
         """Copy a whole row: its places lie apart by head, so the used part is no one piece."""
         if self._copier is None:
-            graph = build_copy_graph(len(self._values), self._row_axes, self._element)
+            graph = build_copy_graph(len(self._memory.values), self._row_axes, self._element)
             self._copier = open_copy_session(graph, self._device)
         binding = self._copier.io_binding()
-        for index in range(len(self._values)):
+        for index in range(len(self._memory.values)):
             for bind, name, row in (
                 (binding.bind_input, f"source.{index}", source),
                 (binding.bind_output, f"target.{index}", target),
@@ -134,7 +134,7 @@ class DeviceCache:
 
     def _address(self, index: int, row: int) -> int:
         row_bytes = int(np.prod(self._row_axes)) * self._element.itemsize
-        return int(self._values[index].data_ptr()) + row * row_bytes
+        return int(self._memory.values[index].data_ptr()) + row * row_bytes
 
 
 def cache_names(shape: ModelShape) -> list[str]:

@@ -4,7 +4,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 
 _STREAMS = (1, 2)
@@ -33,7 +33,8 @@ def captured() -> Iterator[Captured]:
             try:
                 for number in _STREAMS:
                     os.dup2(file.fileno(), number)
-                with redirect_stdout(printed), redirect_stderr(printed):
+                # Not stderr too: it has no buffer to wait in, and a progress line's thread has it.
+                with redirect_stdout(printed):
                     yield found
             finally:
                 for number, saved in kept:

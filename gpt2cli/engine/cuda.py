@@ -11,14 +11,12 @@ import onnxruntime
 
 from gpt2cli.engine.captured import captured
 from gpt2cli.engine.devices import CUDA_PIP, Device, DeviceFullError
+from gpt2cli.engine.runtime import ONE_RUNTIME_PIP
 from gpt2cli.engine.tiny_graphs import PRODUCT, ZEROS
 from gpt2cli.errors import DeviceError
 
 CUDA_PROVIDER: Final = "CUDAExecutionProvider"
 RUNTIME_PACKAGES: Final = ("onnxruntime", "onnxruntime-gpu")
-ONE_RUNTIME_PIP: Final = (
-    "pip uninstall -y onnxruntime onnxruntime-gpu && pip install onnxruntime-gpu"
-)
 
 # What preload_dlls() prints, and what a provider's loading logs (onnxruntime-gpu 1.31.1).
 _NOT_PRELOADED: Final = re.compile(r"^Failed to load (?P<name>\S+): (?P<reason>.+)$", re.MULTILINE)
@@ -95,9 +93,17 @@ def try_cuda(device: Device) -> None:
         raise _refuse(device, "it multiplies wrongly", "")
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """OrtValues in a device's memory, and the session whose arena they lie in."""
+
+    values: Sequence[Any]
+    session: Any  # kept for as long as they are
+
+
 def allocate_zeros(
     axes: Sequence[int], element: np.dtype[Any], device: Device, *, count: int
-) -> list[Any]:
+) -> DeviceMemory:
     """Return so many OrtValues of zeros, of that shape, in a device's memory.
 
     Outputs of a session, since its arena takes what is asked; `ortvalue_from_shape_and_type` has an
@@ -110,7 +116,7 @@ def allocate_zeros(
     shape = np.array(axes, np.int64)
     try:
         session = open_on(ZEROS[element], device)
-        values = []
+        values: list[Any] = []
         for _ in range(count):
             binding = session.io_binding()
             binding.bind_cpu_input("axes", shape)
@@ -119,7 +125,7 @@ def allocate_zeros(
             values += binding.get_outputs()
     except Exception as error:  # ONNX Runtime's exceptions share no public base
         raise explain_failure(error, device, ", making room for the KV cache") from error
-    return values
+    return DeviceMemory(values, session)
 
 
 def open_on(model: str | bytes, device: Device, options: Any = None) -> Any:
@@ -137,11 +143,19 @@ def open_on(model: str | bytes, device: Device, options: Any = None) -> Any:
     )
 
 
-def explain_failure(error: Exception, device: Device, doing: str = "") -> DeviceError:
-    """Return the known failure for an exception of ONNX Runtime's; `doing` is what it was at."""
+def explain_failure(
+    error: Exception, device: Device, doing: str = "", *, by_rows: bool = True
+) -> DeviceError:
+    """Return the known failure for an exception of ONNX Runtime's; `doing` is what it was at.
+
+    `by_rows`: fewer rows would take less memory.
+    """
     reason = shorten(error)
     if is_out_of_memory(error):
         reason = f"its memory is full{doing}"
+        if not by_rows:
+            advice = "take a smaller model, or a lower --precision"
+            return DeviceError(f"--device {device}: {reason}; {advice}, or use --device cpu")
         advice = "run fewer rows at once (--batch-size, --samples, --beams)"
         return DeviceFullError(f"--device {device}: {reason}; {advice}, or use --device cpu")
     if any(code in reason for code in _OUTDATED):

@@ -75,7 +75,8 @@ def choose_device(asked: str, *, ask: Callable[[], Driver] | None = None) -> Dev
     if asked == AUTO:
         return Device("cuda") if driver.devices else Device("cpu")
     if index >= driver.devices:
-        reason = driver.reason or f"there are {driver.devices} CUDA devices, counted from 0"
+        known = "is 1 CUDA device" if driver.devices == 1 else f"are {driver.devices} CUDA devices"
+        reason = driver.reason or f"there {known}, counted from 0"
         mended = "" if driver.devices else f", or install an NVIDIA driver and: {CUDA_PIP}"
         raise DeviceError(f"--device {asked}: {reason}; use --device cpu{mended}")
     return Device("cuda", index)

@@ -78,9 +78,9 @@ def _run_profiled(folder: ModelFolder, device: Device, prefix: Path) -> Path:
     axes = (1, shape.n_head, shape.n_positions, shape.head_dim)
     names = [value.name for value in session.get_inputs()]
     caches = [name for name in names if name.startswith(_CACHE)]
-    values = allocate_zeros(axes, cache_dtype(session), device, count=len(caches))
+    memory = allocate_zeros(axes, cache_dtype(session), device, count=len(caches))
     binding = session.io_binding()
-    for name, value in zip(caches, values, strict=True):
+    for name, value in zip(caches, memory.values, strict=True):
         binding.bind_ortvalue_input(name, value)
         binding.bind_ortvalue_output(name.replace(_CACHE, "present."), value)
     for name in names:

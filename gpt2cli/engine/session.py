@@ -52,7 +52,8 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
     except Exception as error:  # ONNX Runtime's exceptions share no public base
         damage = None if is_out_of_memory(error) else folder.find_damage()
         if device.kind == "cuda" and damage is None:
-            raise explain_failure(error, device, f", loading {folder.path.name}") from error
+            doing = f", loading {folder.path.name}"
+            raise explain_failure(error, device, doing, by_rows=False) from error
         reason = damage or shorten(error)
         raise ModelError(f"{folder.path} cannot be loaded: {reason}; export again") from error
 

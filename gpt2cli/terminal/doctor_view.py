@@ -1,11 +1,11 @@
 """Shows a diagnosis: a fact on each line for people, or one JSON record."""
 
+import json as json_format
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Final
 
 from gpt2cli.doctor import Diagnosis
-from gpt2cli.records import format_record
 from gpt2cli.terminal.tables import format_size
 
 _WIDTH: Final = 11  # of the longest name, and two spaces
@@ -15,7 +15,8 @@ _ABSENT: Final = "No such file"
 def format_diagnosis(diagnosis: Diagnosis, *, json: bool) -> str:
     """Return a diagnosis as one line of JSON, or as lines."""
     if json:
-        return format_record(asdict(diagnosis))
+        # Not by gpt2cli.records, which imports what may be broken.
+        return json_format.dumps(asdict(diagnosis), ensure_ascii=False) + "\n"
     return "".join(f"{name:{_WIDTH}}{text}\n" for name, text in _list_lines(diagnosis))
 
 

@@ -129,8 +129,8 @@ def run_all(options: argparse.Namespace) -> Run:
     run = Run(options.seconds)
     device = choose_device("cpu" if options.dry_run else options.device)
     setup = Setup(device)
+    run.do("libraries", load_libraries)
     if not options.dry_run:
-        run.do("libraries", load_libraries)
         run.do("a product of two matrices", lambda: multiply(device))
         doctor = ("-m", "gpt2cli", "doctor", "--device", options.device, "--offline")
     else:

@@ -75,12 +75,13 @@ def test_ctrl_c_ends_the_reply_and_not_the_chat(open_terminal: Open) -> None:
     terminal.wait_until(lambda: terminal.raw.count(" ") > 40)
     terminal.type(CTRL_C)
     screen = terminal.wait_for_prompt(2)
-    said = screen.partition("story.\n")[2].partition("\n\n>>>")[0].replace("^C", "")
+    said = screen.partition("story.\n")[2].partition("\n\n>>>")[0]
+    said = _flat(said).replace("^C", "")  # its echo may be broken over two lines
     assert len(said) > 20
 
     context = terminal.say("/context", prompt=3).rpartition("/context\n")[2]
     context = context.replace("<|endoftext|>", "")  # which the model went on after
-    assert _flat(context).startswith(_flat(f"User: Tell me a story.\nBot: {said}")[:-4])
+    assert _flat(context).startswith(_flat("User: Tell me a story.\nBot: ") + said[:-4])
 
     terminal.type(f"not to be said{CTRL_C}")
     terminal.wait_for_prompt(4)

@@ -127,6 +127,30 @@ def test_the_doctor_tells_all_of_it(program: Program, fake_driver: dict[str, str
     assert (asked.code, asked.err) == (1, "")
 
 
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        ("", "it is installed in part"),
+        ("raise ImportError('no libonnxruntime')", "no libonnxruntime"),
+    ],
+)
+def test_a_damaged_onnxruntime_is_told_by_the_doctor_and_by_every_command(
+    program: Program, tmp_path: pathlib.Path, module: str, reason: str
+) -> None:
+    """One line with what mends it; the doctor tells all the rest too."""
+    (tmp_path / "onnxruntime.py").write_text(module)
+    shadowed = {"PYTHONPATH": str(tmp_path)}
+    told = (
+        f"ONNX Runtime cannot be used ({reason}); run: pip uninstall -y onnxruntime "
+        "onnxruntime-gpu && pip install onnxruntime-gpu\n"
+    )
+    done = program.run(*_GENERATE, environment=shadowed)
+    assert (done.code, done.out, done.err) == (1, b"", f"gpt2: error: {told}")
+    doctor = program.run("doctor", "--offline", environment=shadowed)
+    assert (doctor.code, doctor.err) == (1, "")
+    assert doctor.out.decode().endswith(f"problem    {told}")
+
+
 def test_help_imports_nothing_heavy(program: Program) -> None:
     """As for every command."""
     assert program.run_python("-c", _HELP).err.splitlines() == ["[]"]

@@ -8,9 +8,9 @@ import pytest
 from export.precision import Precision
 from gpt2cli.device_choice import DeviceChoice
 from gpt2cli.engine import Device, DeviceFullError, Engine
-from gpt2cli.errors import DeviceError, UsageError
+from gpt2cli.errors import DeviceError, ModelError, UsageError
 from gpt2cli.loading import LoadedModel, choose_precision, load_model, open_engine, open_fitting
-from gpt2cli.model_folder import read_model_folder
+from gpt2cli.model_folder import ModelFolder, read_model_folder
 from tests.gpt2cli.store.conftest import Told
 from tests.model_folders import ModelFolders
 
@@ -113,6 +113,34 @@ def test_no_fewer_slots_than_are_needed_are_tried(
     assert opener.asked == asked
 
 
+def test_a_graph_that_a_device_runs_wrongly_is_refused_there(
+    model_folders: ModelFolders,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """It is checked before its memory is taken; `auto` then runs on the CPU, with a note."""
+    checked: list[str] = []
+
+    def check(folder: ModelFolder, provider: str) -> None:
+        checked.append(provider)
+        if provider == Device("cuda").provider:
+            print("EP Error")
+            raise ModelError("the exported graph is wrong")
+
+    monkeypatch.setattr("gpt2cli.loading.check_again", check)
+    monkeypatch.setattr(
+        "gpt2cli.loading.find_device", lambda asked: DeviceChoice(Device("cuda", 0))
+    )
+    folder, told = str(model_folders()), Told()
+    with pytest.raises(DeviceError, match="--device cuda:0: the exported graph is wrong; use"):
+        load_folder(folder, device="cuda")
+    model = load_folder(folder, device="auto", listener=told)
+    assert model.engine.device == Device("cpu")
+    assert len(told.notes) == 1 and "the exported graph is wrong" in told.notes[0]
+    assert checked == ["CUDAExecutionProvider"] * 2 + ["CPUExecutionProvider"]
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_loaded_model_has_all_that_runs_it(starter_folder: pathlib.Path) -> None:
     """Engine, tokenizer and sampler come from one folder."""
     model = load_model(
@@ -165,13 +193,19 @@ def test_an_fp16_folder_runs_on_the_cpu_with_a_note(model_folders: ModelFolders)
     assert len(told.notes) == 1 and "is fp16: the CPU computes it in fp32" in told.notes[0]
 
 
-def load_folder(name: str, *, precision: str = "auto", listener: Told | None = None) -> LoadedModel:
-    """Load a model on the CPU."""
+def load_folder(
+    name: str,
+    *,
+    precision: str = "auto",
+    device: str = "cpu",
+    listener: Told | None = None,
+) -> LoadedModel:
+    """Load a model with one slot."""
     return load_model(
         name,
         revision=None,
         precision=precision,
-        device="cpu",
+        device=device,
         threads=1,
         offline=True,
         max_slots=1,

@@ -165,14 +165,14 @@ def test_a_device_cache_does_not_grow(rows: int, length: int) -> None:
 def test_a_device_cache_copies_rows_by_its_graph() -> None:
     """Row 2 becomes row 0 in every layer; the row between is left."""
     cache = DeviceCache(SHAPE, CPU, rows=3)
-    for number, value in enumerate(cache._values):
+    for number, value in enumerate(cache._memory.values):
         shape = (3, 2, 200, 3)
         value.update_inplace(
             (np.arange(np.prod(shape)).reshape(shape) + 10_000 * number).astype(np.float32)
         )
-    before = [value.numpy().copy() for value in cache._values]
+    before = [value.numpy().copy() for value in cache._memory.values]
     cache.copy_row(2, 0, 5)
-    for old, value in zip(before, cache._values, strict=True):
+    for old, value in zip(before, cache._memory.values, strict=True):
         new = value.numpy()
         assert np.array_equal(new[0], old[2])
         assert np.array_equal(new[1:], old[1:])

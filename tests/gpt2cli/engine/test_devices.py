@@ -161,11 +161,16 @@ def test_the_driver_tells_which_cuda_it_runs(install: Install) -> None:
     assert ask_driver() == Driver(1, "12.4", None)
 
 
-def test_a_number_too_high_tells_how_many_there_are(install: Install) -> None:
-    """`cuda:99` beside two devices is a device error with their number."""
-    install(FakeDriver(2))
-    with pytest.raises(DeviceError, match="--device cuda:99: there are 2 CUDA devices"):
+@pytest.mark.parametrize(("count", "told"), [(1, "is 1 CUDA device"), (2, "are 2 CUDA devices")])
+def test_a_number_too_high_tells_how_many_there_are(
+    install: Install, count: int, told: str
+) -> None:
+    """`cuda:99` is a device error with their number; no pip line would bring another."""
+    install(FakeDriver(count))
+    with pytest.raises(DeviceError) as caught:
         choose_device("cuda:99")
+    expected = f"--device cuda:99: there {told}, counted from 0; use --device cpu"
+    assert str(caught.value) == expected
 
 
 def test_a_device_is_written_as_it_is_asked_for() -> None:

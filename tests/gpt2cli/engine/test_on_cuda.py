@@ -5,7 +5,7 @@ The tests marked `gpu` are the same claims where a GPU is.
 
 import pathlib
 import shutil
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -159,6 +159,22 @@ def test_a_cache_that_does_not_fit_says_so(
         "--device cuda:1: its memory is full, making room for the KV cache; "
         "run fewer rows at once (--batch-size, --samples, --beams), or use --device cpu"
     )
+
+
+def test_weights_that_do_not_fit_are_no_matter_of_rows(
+    small: ModelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is halved then: it would load them again and again."""
+    cuda = fake_cuda.install(monkeypatch)
+
+    def fail(*arguments: Any, **settings: Any) -> None:
+        raise RuntimeError("CUDA failure 2: out of memory ; GPU=0")
+
+    monkeypatch.setattr("gpt2cli.engine.cuda.onnxruntime.InferenceSession", fail)
+    with pytest.raises(DeviceError, match=r"its memory is full, loading .*; take a smaller") as got:
+        Engine(small, CUDA)
+    assert type(got.value) is DeviceError
+    assert cuda.runs == []
 
 
 def test_a_step_that_does_not_fit_says_how_large_it_was(

@@ -42,7 +42,7 @@ def test_the_zeros(dtype: np.dtype[Any]) -> None:
 @pytest.mark.parametrize("dtype", list(ZEROS))
 def test_zeros_are_places_apart(dtype: np.dtype[Any]) -> None:
     """As many as asked for, each with memory of its own that stays."""
-    values = allocate_zeros((2, 3, 4, 5), dtype, Device("cpu"), count=3)
+    values = allocate_zeros((2, 3, 4, 5), dtype, Device("cpu"), count=3).values
     arrays = [value.numpy() for value in values]
     assert all(a.shape == (2, 3, 4, 5) and a.dtype == dtype and not a.any() for a in arrays)
     assert len({value.data_ptr() for value in values}) == 3
