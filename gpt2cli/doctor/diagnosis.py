@@ -50,7 +50,7 @@ def diagnose(
     listener.stage("asking the hub")
     hub = ask_hub(offline=offline or is_offline(), ask=ask)
     listener.stage("reading the cached models")
-    models = [] if engine is None else list(check_models(verify=verify))
+    models = list(check_models(verify=verify))
     works = step.ran_on is not None and not (verify and any(model.fault for model in models))
     return Diagnosis(
         system=platform.platform(),

@@ -46,7 +46,9 @@ def _describe_cuda(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
         yield "driver", f"{devices}, CUDA {cuda.driver_version}"
     else:
         yield "driver", cuda.reason or "not asked"
-    if cuda.needed_version is None:
+    if not diagnosis.providers:
+        yield "libraries", "not looked for"
+    elif cuda.needed_version is None:
         yield "libraries", "this ONNX Runtime has no CUDA"
     elif cuda.missing:
         lacking = ", ".join(_describe_library(*library) for library in cuda.missing.items())

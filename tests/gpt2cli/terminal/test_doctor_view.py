@@ -113,6 +113,13 @@ def test_where_a_step_ran_is_told(step: Step, text: str) -> None:
     assert lines(replace(SOUND, step=step, cuda=Cuda(1, "13.0", "13.0")))["device"] == text
 
 
+def test_without_onnxruntime_nothing_is_said_of_its_libraries() -> None:
+    """They were not looked for."""
+    shown = lines(replace(SOUND, providers=(), cuda=Cuda(), cores=None))
+    assert (shown["providers"], shown["libraries"]) == ("none", "not looked for")
+    assert shown["processor"] == "EPYC"
+
+
 def test_the_record_has_every_fact() -> None:
     """One line of JSON."""
     text = format_diagnosis(SOUND, json=True)
