@@ -8,6 +8,7 @@ Gpt2Error                a known failure: one line, exit code 1
 ├── ConversationError    a conversation's file cannot be written, or gone on with
 ├── PackageError         an optional package is not installed
 ├── DeviceError          the device asked for cannot run the model
+│   └── DeviceFullError  its memory is full (in engine/devices.py)
 └── OutputError          the result cannot be written
 """
 

@@ -33,8 +33,10 @@ def describe_run(
     from_model: Mapping[str, Any],
 ) -> list[str]:
     """Return the lines of --stats for a finished run."""
+    reason = model.device_reason
     lines = [
         describe_conditions(model),
+        *([] if reason is None else [f"not on CUDA: {reason}"]),
         f"prefill {counts.prefill_tokens} tokens in {counts.prefill_seconds:.3f} s",
     ]
     if counts.decode_tokens:
