@@ -48,8 +48,8 @@ def batch(
 ) -> None:
     """Complete many prompts, side by side, with a record for each in the order of the input.
 
-    A record goes out as soon as it and all before it are done; a bad one becomes a record with
-    "error", and the rest goes on.
+    A record goes out as soon as it and all before it are done; a bad one becomes
+    a record with "error", and the rest goes on.
 
     For example:
 

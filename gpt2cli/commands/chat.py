@@ -34,8 +34,8 @@ def chat(
 ) -> None:
     """Talk with a model.
 
-    It sees a transcript and writes the next line of it. /help lists the commands; Ctrl-C ends a
-    reply, Ctrl-D the chat. Replies go to stdout, everything else to stderr.
+    It sees a transcript and writes its next line. /help lists the commands.
+    Ctrl-C ends a reply, Ctrl-D the chat. Replies go to stdout, the rest to stderr.
 
     For example:
 

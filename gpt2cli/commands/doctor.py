@@ -11,11 +11,11 @@ from gpt2cli.commands.options.doctor import DoctorOptions
 def doctor(*, looking: DoctorOptions) -> None:
     """Tell what this machine can run, and what is missing.
 
-    It runs a step of the starter model where --device asks for it, so what it says
-    of the device has been tried; in a CUDA session it counts the nodes that ONNX
-    Runtime keeps on the CPU. Problems stand last, each with what mends it. The exit
-    code is 1 if what was asked for cannot work: nothing runs on --device, or
-    --verify finds a damaged model.
+    It runs a step of the starter model where --device asks for it, so what it
+    says of the device has been tried; in a CUDA session it counts the nodes that
+    ONNX Runtime keeps on the CPU. Problems stand last, each with what mends it.
+    The exit code is 1 if what was asked for cannot work: nothing runs on
+    --device, or --verify finds a damaged model.
 
     With --json it is one record: "system", "python", "cpu", "cores", "versions",
     "providers", "cuda", "step", "places", "hub", "models", "verified",
