@@ -25,6 +25,14 @@ LEGEND = (
     f"\x1b[{MAGENTA}m ≥ 0.001 \x1b[0m\x1b[{RED}m < 0.001 \x1b[0m\n"
 )
 
+
+@pytest.fixture(autouse=True)
+def colours_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the environment of who runs the tests say nothing else."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
 Text = Sequence[tuple[bytes, float | None]]  # pieces, and the probability of each
 
 
