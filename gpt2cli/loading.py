@@ -48,7 +48,7 @@ def load_model(
 ) -> LoadedModel:
     """Find and load a model; None is the default one.
 
-    `max_slots` None: as many as pay, and at least `min_slots`.
+    `max_slots`: how many run side by side, None: as many as pay. `min_slots`: what one may need.
 
     Raises:
         ModelError: if it cannot be had, converted or loaded.
@@ -73,12 +73,14 @@ def load_model(
         listener.stage(f"loading {stored.name}")
         if where.kind == "cuda":  # first, while the memory is free: it loads the weights too
             _check_on(stored.folder, where)
-        slots = max_slots or max(min_slots, choose_slots(stored.folder.shape, cores))
+        slots = max_slots or choose_slots(stored.folder.shape, cores)
+        if where.kind != "cpu":  # whose cache is as large as it begins
+            slots = max(slots, min_slots)
 
         def open_with(count: int) -> Engine:
             return Engine(stored.folder, where, max_slots=count, threads=cores)
 
-        fewest = max_slots or min_slots  # a number that was asked for is not lessened
+        fewest = max(max_slots or 1, min_slots)  # a number that was asked for is not lessened
         return stored, open_fitting(open_with, slots, fewest=fewest, listener=listener)
 
     choice = find_device(device)

@@ -87,6 +87,8 @@ def read_options(record: Mapping[str, Any]) -> dict[str, Any]:
         own["temperature"] = 0.0
     for name in _TEXTS & own.keys():
         own[name] = _read_texts(name, own[name])
+    if own.get("choice") == ():
+        raise UsageError("--choice: expected at least one text, found an empty list")
     if "logit_bias" in own:
         own["logit_bias"] = _read_biases(own["logit_bias"])
     if "overflow" in own:

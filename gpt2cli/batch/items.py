@@ -119,7 +119,7 @@ class ItemParser:
     def _settle_search(self, given: Mapping[str, Any]) -> BeamConfig:
         search = settle(BeamConfig, given, self._defaults.generation_config).config
         if search.beams > self._max_slots:
-            expected = f"at most {self._max_slots}, the batch size"
+            expected = f"at most {self._max_slots}, what --batch-size gives the device room for"
             raise UsageError(f"--beams: expected {expected}, found {search.beams}")
         return search
 

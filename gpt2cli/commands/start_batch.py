@@ -135,7 +135,7 @@ def _open_items(
 ) -> ItemSource:
     engine = model.engine
     parser = ItemParser(
-        defaults, model.tokenizer, engine.shape, jsonl=jsonl, max_slots=engine.max_slots
+        defaults, model.tokenizer, engine.shape, jsonl=jsonl, max_slots=engine.most_slots
     )
     return ItemSource(InputReader(descriptor, terminator=terminator), parser)
 
@@ -166,7 +166,7 @@ def _choose_seed(sampling: SamplingOptions, resumed: Mapping[str, Any] | None) -
 def _check(given: Mapping[str, Any], run_seed: int, output: BatchOutputOptions) -> Request:
     """Check the options that hold for records that say nothing else; return such a request."""
     asked = settle_options(given, {})
-    request = Request(
+    return Request(
         prompt="",
         sampling=asked.sampling,
         generation=asked.generation,
@@ -176,10 +176,6 @@ def _check(given: Mapping[str, Any], run_seed: int, output: BatchOutputOptions) 
         samples=output.samples,
         logprobs=output.logprobs,
     )
-    beams, size = asked.search.beams, output.batch_size
-    if size is not None and beams > size:
-        raise UsageError(f"--beams: expected at most --batch-size, {size}, found {beams}")
-    return request
 
 
 def _look_up(asked: Request, model: LoadedModel) -> None:

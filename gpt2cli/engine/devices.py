@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from gpt2cli.errors import DeviceError, UsageError
 
 AUTO: Final = "auto"
-CUDA_PIP: Final = "pip install 'gpt2[cuda]'"
+CUDA_PIP: Final = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 _DRIVER_ERRORS: Final[Mapping[int, str]] = {  # CUresult, in cuda.h
     2: "out of memory (error 2)",
     3: "it could not be started (error 3)",

@@ -3,6 +3,7 @@
 Active slots are always 0 … n−1. A slot's length is the number of tokens in its cache.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -65,8 +66,13 @@ class Engine:
 
     @property
     def max_slots(self) -> int:
-        """How many slots there can be at once."""
+        """How many slots are to be active at once, as a rule."""
         return self._max_slots
+
+    @property
+    def most_slots(self) -> int:
+        """How many slots there can be for one that needs more; on the CPU they grow with need."""
+        return sys.maxsize if self.device.kind == "cpu" else self._max_slots
 
     @property
     def runtime_version(self) -> str:
@@ -85,7 +91,7 @@ class Engine:
         The row is computed by itself, so that no neighbour can change its bits.
         """
         if slot == len(self._lengths):
-            assert slot < self._max_slots
+            assert slot < self.most_slots
             self._lengths.append(0)
         start = self._lengths[slot]
         self._reserve(start + len(ids))
@@ -116,7 +122,7 @@ class Engine:
     def fork(self, source: int, target: int) -> None:
         """Copy slot `source` to `target`, an active slot or the next free one."""
         if target == len(self._lengths):
-            assert target < self._max_slots
+            assert target < self.most_slots
             self._lengths.append(0)
             self._reserve(0)
         self._lengths[target] = self._lengths[source]

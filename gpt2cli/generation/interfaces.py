@@ -26,7 +26,7 @@ class LogitsEngine(Protocol):
 
     @property
     def max_slots(self) -> int:
-        """How many slots there can be at once."""
+        """How many slots are to be active at once; a search with more beams runs alone."""
         ...
 
     def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:

@@ -131,12 +131,13 @@ class _Loop:
     def _refill(self, source: SampleSource) -> Iterator[Chunk]:
         """Give finished samples' slots, then free ones, to who waits; close the rest.
 
-        Who comes first begins first: a search for which there is no room yet lets nobody pass.
+        Who comes first begins first: a search for which there is no room yet lets nobody pass. One
+        that needs more than there ever is begins when it would be alone.
         """
-        while not self.interrupted() and (room := self._count_room()):
+        while not self.interrupted() and (room := self._count_room()) > 0:
             if self.waiting is None:
                 self.waiting = source.take(wait=all(sample.finished for sample in self.active))
-            if self.waiting is None or self.waiting[0].slots > room:
+            if self.waiting is None or room < min(self.waiting[0].slots, self.engine.max_slots):
                 break
             (prepared, number), self.waiting = self.waiting, None
             if prepared.request.search.on:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gpt2cli.errors import PackageError, PromptError, UsageError
 
+_NOTHING_FITS: Final = "NoExtensionBias"  # llguidance 1.9's word
 # Where any white space may stand a model can go on with it for ever.
 _JSON_FORM: Final[Any] = {
     "whitespace_flexible": False,
@@ -70,7 +71,7 @@ class ConstraintCompiler:
             import llguidance
         except ImportError as error:
             raise PackageError(
-                "constraints need llguidance, which is not installed: pip install 'gpt2[constrain]'"
+                "constraints need llguidance, which is not installed: pip install llguidance"
             ) from error
         self._library = llguidance
         self._vocab_size = len(pieces)
@@ -172,4 +173,6 @@ def _shorten(error: str) -> str:
     """Return what is wrong out of llguidance's report, which quotes the grammar over many lines."""
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     told = next((line for line in lines if line.startswith("error: ")), lines[0] if lines else "")
+    if told == _NOTHING_FITS:
+        return "expected something that a text can be, found what nothing matches"
     return told.removeprefix("error: ")[:200]

@@ -59,7 +59,7 @@ def test_without_a_driver_a_named_device_is_an_error(program: Program) -> None:
     assert (done.code, done.out) == (1, b"")
     assert done.err == (
         "gpt2: error: --device cuda: no NVIDIA driver (libcuda.so.1) was found; use --device cpu, "
-        "or install an NVIDIA driver and: pip install 'gpt2[cuda]'\n"
+        "or install an NVIDIA driver and: pip install 'onnxruntime-gpu[cuda,cudnn]'\n"
     )
 
 
@@ -82,7 +82,7 @@ def test_a_driver_without_libraries_is_an_error_that_names_them(
     assert (done.code, done.out) == (1, b"")
     assert done.err.count("\n") == 1
     assert done.err.startswith("gpt2: error: --device cuda:0: libcublasLt.so.")
-    assert done.err.endswith("use --device cpu, or: pip install 'gpt2[cuda]'\n")
+    assert done.err.endswith("use --device cpu, or: pip install 'onnxruntime-gpu[cuda,cudnn]'\n")
 
 
 @no_driver

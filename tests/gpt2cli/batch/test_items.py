@@ -63,7 +63,10 @@ def test_a_record_has_its_own_search(tokenizer: Tokenizer) -> None:
     ("fields", "error"),
     [
         ('"beams": 0', "beams: expected a number 1 to 256, found 0"),
-        ('"beams": 5', "beams: expected at most 4, the batch size, found 5"),
+        (
+            '"beams": 5',
+            "beams: expected at most 4, what --batch-size gives the device room for, found 5",
+        ),
         ('"beams": 2, "samples": 3', "samples: expected at most --beams, 2, found 3"),
         (
             '"beams": 2, "overflow": "slide"',

@@ -153,6 +153,7 @@ def test_a_record_has_its_own_constraint(
         ({"regex": "("}, "regex: unclosed group"),
         ({"json_schema": "{}"}, "json_schema: expected a JSON schema, an object"),
         ({"json_schema": {"type": "foo"}}, "json_schema: Invalid type: foo"),
+        ({"choice": []}, "choice: expected at least one text, found an empty list"),
         ({"choice": 3}, "choice: expected a text or a list of texts"),
         ({"choice": "a", "regex": "a"}, "regex: expected one constraint, found --choice too"),
     ],

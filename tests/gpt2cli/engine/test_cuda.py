@@ -39,7 +39,7 @@ _TOO_OLD: Final = (
     "file=/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_execution_provider_info.cc ; "
     "line=70 ; expr=cudaGetDeviceCount(&num_devices); "
 )
-_PIP: Final = "pip install 'gpt2[cuda]'"
+_PIP: Final = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 
 
 class _CpuSession:

@@ -123,7 +123,7 @@ def test_cuda_without_a_device_says_why_and_what_to_install(
         choose_device("cuda")
     message = str(caught.value)
     assert message.startswith(f"--device cuda: {reason}")
-    assert "use --device cpu" in message and "pip install 'gpt2[cuda]'" in message
+    assert "use --device cpu" in message and "pip install 'onnxruntime-gpu[cuda,cudnn]'" in message
     assert "\n" not in message
 
 
