@@ -24,6 +24,7 @@ from gpt2cli.errors import Gpt2Error, UsageError
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 
 _STDOUT: Final = 1
+_TOO_MANY: Final = "Got unexpected extra argument"  # Typer 0.29's words
 
 # The panels of `gpt2 --help`.
 _TEXT: Final = "Text"
@@ -75,6 +76,8 @@ def _say(error: typer.TyperException) -> None:
     message = error.format_message()
     context = getattr(error, "ctx", None)
     message = message.replace("Value error, ", "")  # pydantic's word, which says nothing more
+    if message.startswith(_TOO_MANY):
+        message = f"{message}; a text with spaces stands in quotes"
     if message and context is not None:
         message = f"{message.rstrip('.')} (see {context.command_path} --help)"
     if message:

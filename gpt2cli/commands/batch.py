@@ -118,6 +118,8 @@ def _run(ready: "ReadyBatch", output: BatchOutputOptions, notes: "Notes") -> int
         )
         run.run(model.engine, model.tokenizer, model.sampler, counts=ready.counts)
         abandoned = opened.is_abandoned()
+    if pressed() and journal is not None:
+        notes.note(f"interrupted after {progress.records} records; --resume goes on from there")
     if pressed() or abandoned:
         raise typer.Exit(exit_codes.INTERRUPTED if pressed() else exit_codes.DONE)
     notes.note(progress.summarise())

@@ -171,15 +171,16 @@ def _find_named(name: str, wanted: _Wanted) -> StoredModel:
 def _find_default(wanted: _Wanted) -> StoredModel:
     """Return the default model; until it has once run here, the starter may stand in for it."""
     memory = recall_default()
+    remembered = memory.hub_failed_lately and not memory.has_run and not wanted.offline
     try:
-        if memory.hub_failed_lately and not memory.has_run:
+        if remembered:
             wanted = replace(wanted, offline=True)
         model = _find_named(DEFAULT_MODEL, wanted)
     except HubError as error:
         if memory.has_run:
             raise
-        reason = memory.hub_failure if memory.hub_failed_lately else error.reason
-        if not memory.hub_failed_lately and not wanted.offline:
+        reason = memory.hub_failure if remembered else error.reason
+        if not wanted.offline:
             remember_default(DefaultMemory(False, time.time(), reason))
         wanted.listener.note(
             f"using the bundled {STARTER} model, which writes children's stories: {reason}"

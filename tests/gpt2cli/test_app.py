@@ -98,6 +98,11 @@ def test_version_is_one_line_on_stdout() -> None:
     [
         (["wrong"], "gpt2: error: No such command 'wrong' (see gpt2 --help)\n"),
         (["--x"], "gpt2: error: No such option: --x (see gpt2 --help)\n"),
+        (
+            ["generate", "a", "b"],
+            "gpt2: error: Got unexpected extra argument(s) (b); a text with spaces stands in "
+            "quotes (see gpt2 generate --help)\n",
+        ),
     ],
 )
 def test_a_wrong_command_is_one_line_that_says_where_to_read(

@@ -163,6 +163,16 @@ def test_a_failure_of_the_hub_is_remembered_for_a_while(
     assert sum("the hub answered 500" in note for note in told.notes) == 2
 
 
+def test_offline_is_a_reason_of_its_own(hub: Hub, told: Told) -> None:
+    """Whatever the hub last said: it is not to be asked."""
+    remember_default(DefaultMemory(hub_failed_at=time.time(), hub_failure="just now"))
+
+    assert find_model(None, offline=True, listener=told, hub=hub).name == "starter"
+    [why] = [note for note in told.notes if "starter model" in note]
+    assert "the network is not to be asked" in why
+    assert "just now" not in why
+
+
 def test_after_some_minutes_the_hub_is_asked_again(hub: Hub, told: Told) -> None:
     """A remembered failure gets old."""
     remember_default(DefaultMemory(hub_failed_at=time.time() - 3600, hub_failure="long ago"))
