@@ -1,5 +1,6 @@
 """Finds the model folder for a name, and which model runs when none is named."""
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from gpt2cli.store.names import (
 from gpt2cli.store.places import cache_folder, keep_json
 
 STARTER_FOLDER: Final = Path(__file__).parent.parent / "starter"
+_CHECKPOINT_SUFFIXES: Final = (".json", ".safetensors")
 AUTO: Final = "auto"
 CPU_PRECISION: Final = "fp32"
 
@@ -192,8 +194,7 @@ def _find_default(wanted: _Wanted) -> StoredModel:
 
 
 def _find_starter(wanted: _Wanted) -> StoredModel:
-    origin = {"name": STARTER, **local_origin(STARTER_FOLDER)}
-    key = ExportKey(STARTER, origin, wanted.export_precision)
+    key = ExportKey(STARTER, _starter_origin(), wanted.export_precision)
     return StoredModel(_exported(STARTER_FOLDER, key, wanted), STARTER, None)
 
 
@@ -245,6 +246,16 @@ def _find_snapshot(repo: str, wanted: _Wanted) -> Snapshot:
 def _download(repo: str, wanted: _Wanted) -> Snapshot:
     wanted.listener.pause()
     return wanted.hub.download(repo, wanted.hub_revision, progress=wanted.listener.watched)
+
+
+def _starter_origin() -> dict[str, Any]:
+    """Return what identifies the starter: what is in its files, since each install dates them anew.
+
+    To read its 12 MB takes about 10 ms.
+    """
+    paths = sorted(path for path in STARTER_FOLDER.iterdir() if path.suffix in _CHECKPOINT_SUFFIXES)
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+    return {"name": STARTER, "sha256": digests}
 
 
 def _hub_origin(repo: str, commit: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Claims about which model runs for a name, and for none."""
 
+import hashlib
 import os
 import pathlib
 import shutil
@@ -12,6 +13,7 @@ from export.precision import Precision
 from gpt2cli.errors import HubError, ModelError, UsageError
 from gpt2cli.store import Hub, find_checkpoint, find_model
 from gpt2cli.store.default import DefaultMemory, recall_default, remember_default
+from gpt2cli.store.store import STARTER_FOLDER
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.store.conftest import Told
 from tests.hub_server import COMMIT, HubServer, serve_hub
@@ -161,6 +163,16 @@ def test_a_failure_of_the_hub_is_remembered_for_a_while(
     assert model.name == "starter"
     assert server.requests == []
     assert sum("the hub answered 500" in note for note in told.notes) == 2
+
+
+def test_the_starter_is_known_by_what_is_in_its_files(no_hub: Hub, told: Told) -> None:
+    """Not by their dates, which every install sets anew, nor by its card."""
+    source = find_model("starter", listener=told, hub=no_hub).folder.source
+
+    weights = (STARTER_FOLDER / "model.safetensors").read_bytes()
+    assert source["sha256"]["model.safetensors"] == hashlib.sha256(weights).hexdigest()
+    assert source.keys() == {"name", "sha256"}
+    assert "README.md" not in source["sha256"]
 
 
 def test_offline_is_a_reason_of_its_own(hub: Hub, told: Told) -> None:
