@@ -37,6 +37,7 @@ def _list_lines(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     for problem in diagnosis.problems:
         advice = f"; {problem.advice}" if problem.advice else ""
         yield "problem", f"{problem.text}{advice}"
+    yield "works", _describe_verdict(diagnosis)
 
 
 def _describe_cuda(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
@@ -52,9 +53,17 @@ def _describe_cuda(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
         yield "libraries", "this ONNX Runtime has no CUDA"
     elif cuda.missing:
         lacking = ", ".join(_describe_library(*library) for library in cuda.missing.items())
-        yield "libraries", f"of CUDA {cuda.needed_version} missing: {lacking}; {cuda.advice}"
+        unneeded = "" if cuda.devices else " (needed only where there is a device)"
+        missing = f"of CUDA {cuda.needed_version} missing: {lacking}; {cuda.advice}"
+        yield "libraries", f"{missing}{unneeded}"
     else:
         yield "libraries", f"those of CUDA {cuda.needed_version} are there"
+
+
+def _describe_verdict(diagnosis: Diagnosis) -> str:
+    if not diagnosis.works:
+        return "no: what was asked for cannot work; see the problems"
+    return f"yes, on {diagnosis.step.ran_on}"
 
 
 def _describe_library(name: str, reason: str) -> str:

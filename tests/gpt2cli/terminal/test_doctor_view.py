@@ -59,6 +59,7 @@ def test_each_fact_has_a_line() -> None:
         "state": "/s: 0 B, not writable, 0 B free",
         "hub": "https://hub.test: answers after 0.12 s",
         "models": "1 cached, 0 damaged (--verify reads them whole)",
+        "works": "yes, on cpu",
     }
     assert all(line[10] == " " and line[11] != " " for line in text.splitlines())
 
@@ -67,7 +68,7 @@ def test_problems_stand_last_with_what_mends_them() -> None:
     """In their order."""
     broken = replace(SOUND, problems=[Problem("a", "b"), Problem("c")])
     text = format_diagnosis(broken, json=False)
-    assert text.endswith("problem    a; b\nproblem    c\n")
+    assert text.endswith("problem    a; b\nproblem    c\nworks      yes, on cpu\n")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,11 @@ def test_problems_stand_last_with_what_mends_them() -> None:
             Cuda(1, "13.0", "13.0", None, {"a.so": "a.so: No such file", "b.so": "too short"}, "x"),
             "1 device, CUDA 13.0",
             "of CUDA 13.0 missing: a.so, b.so (too short); x",
+        ),
+        (
+            Cuda(0, None, "13.0", "no driver", {"a.so": "a.so: No such file"}, "x"),
+            "no driver",
+            "of CUDA 13.0 missing: a.so; x (needed only where there is a device)",
         ),
         (Cuda(), "not asked", "this ONNX Runtime has no CUDA"),
     ],
