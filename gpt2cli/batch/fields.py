@@ -33,7 +33,7 @@ def read_object(text: str) -> dict[str, Any]:
     except RecursionError as error:
         raise PromptError("the record is nested too deeply") from error
     except ValueError as error:
-        raise PromptError(f"the record is not JSON: {error}") from error
+        raise PromptError(f"the record is not JSON: {_explain(error)}") from error
     if not isinstance(value, dict):
         raise PromptError('the record is no JSON object; expected {"prompt": …}')
     return {name: given for name, given in value.items() if given is not None}
@@ -120,6 +120,15 @@ def _read_overflow(value: Any) -> Overflow:
     if value not in list(Overflow):
         raise UsageError(f"--overflow: expected one of {', '.join(Overflow)}")
     return Overflow(value)
+
+
+def _explain(error: ValueError) -> str:
+    """Say what is wrong with JSON, and where in the record: it is one line of the input."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} (character {error.pos + 1} of the record)"
+    if "digit" in str(error):  # CPython's limit, whose advice is for programmers
+        return "a number has thousands of digits"
+    return str(error)
 
 
 def _refuse(constant: str) -> NoReturn:

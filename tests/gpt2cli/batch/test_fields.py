@@ -26,6 +26,20 @@ def test_what_is_no_json_is_an_error(text: str) -> None:
         read_object(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{bad", r"Expecting property name .* \(character 2 of the record\)"),
+        ('{"seed": ' + "9" * 5000 + "}", "a number has thousands of digits"),
+    ],
+    ids=["syntax", "digits"],
+)
+def test_what_is_wrong_with_json_is_told_for_people(text: str, told: str) -> None:
+    """Where in the record, without lines that it has not; and no advice for programmers."""
+    with pytest.raises(PromptError, match=f"the record is not JSON: {told}$"):
+        read_object(text)
+
+
 @pytest.mark.parametrize("text", ["[]", '["prompt"]', '"prompt"', "1", "null", "true"])
 def test_a_record_is_an_object(text: str) -> None:
     """Other JSON is told so, with the form that is expected."""
