@@ -1,6 +1,5 @@
 """Runs a conversation: each message becomes a prompt, each completion a reply."""
 
-import secrets
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -20,6 +19,7 @@ from gpt2cli.generation import (
     PreparedRequest,
     Request,
     check_seed,
+    draw_seed,
     generate,
     prepare,
     seed_of,
@@ -28,7 +28,6 @@ from gpt2cli.generation.vocabulary import find_bans, find_biases
 from gpt2cli.sampling import Sampler, SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
 
-_RANDOM_SEEDS: Final = 2**32
 _ROOM_SHARE: Final = 4  # at most one part in four of the context is held free for the reply
 
 
@@ -245,7 +244,7 @@ class Chat:
 
     def _choose_seed(self, number: int) -> int:
         if self._settings.seed is None:
-            return secrets.randbelow(_RANDOM_SEEDS)
+            return draw_seed()
         return seed_of(self._settings.seed, number)
 
     def _make_template(self, conversation: Conversation) -> Template:

@@ -1,6 +1,5 @@
 """From options to a loaded model and a request that is ready to run."""
 
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from gpt2cli.generation import (
     Overflow,
     PreparedRequest,
     Request,
+    draw_seed,
     generate,
     in_sample_order,
     prepare,
@@ -31,7 +31,6 @@ from gpt2cli.sampling import BeamConfig, ConstraintConfig, SamplingConfig
 from gpt2cli.settings import settle
 from gpt2cli.store import Listener
 
-_RANDOM_SEEDS: Final = 2**32  # enough, and short enough to type again
 _MOST_SLOTS: Final = 8
 _MOST_SHOWN: Final = 40  # characters of a wrong value
 
@@ -156,7 +155,7 @@ def settle_options(
 
 def choose_seed(options: SamplingOptions) -> int:
     """Return the user's seed, or a random one."""
-    return secrets.randbelow(_RANDOM_SEEDS) if options.seed is None else options.seed
+    return draw_seed() if options.seed is None else options.seed
 
 
 def give_sampling(options: SamplingOptions) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from gpt2cli.generation.requests import (
     PreparedRequest,
     Request,
     check_seed,
+    draw_seed,
     prepare,
     seed_of,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "Request",
     "SampleSource",
     "check_seed",
+    "draw_seed",
     "generate",
     "generate_from",
     "in_sample_order",

@@ -1,5 +1,6 @@
 """What goes into the decode loop and what comes out: requests, their limits, and chunks."""
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,6 +21,7 @@ from gpt2cli.sampling import (
 from gpt2cli.tokenizer import Tokenizer
 
 _MOST_ALTERNATIVES: Final = 20
+_RANDOM_SEEDS: Final = 2**32  # enough, and short enough to type again
 
 
 class Overflow(StrEnum):
@@ -153,6 +155,11 @@ def check_seed(seed: int) -> None:
     """
     if not 0 <= seed <= LARGEST_SEED:
         raise UsageError(f"--seed: expected 0 to 2^53-1, found {seed}")
+
+
+def draw_seed() -> int:
+    """Return a random seed."""
+    return secrets.randbelow(_RANDOM_SEEDS)
 
 
 def seed_of(run_seed: int, index: int) -> int:

@@ -2,7 +2,6 @@
 
 import sys
 
-from gpt2cli.errors import OutputError
 from gpt2cli.terminal.result import open_result
 
 
@@ -17,11 +16,5 @@ def write_exact(data: bytes) -> None:
         if sys.stdout.isatty():
             text = data.decode("utf-8", "replace")
             writer.write(text if not text or text.endswith("\n") else f"{text}\n")
-            return
-        try:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise OutputError(f"cannot write the result: {error.strerror}") from error
+        else:
+            writer.write_bytes(data)

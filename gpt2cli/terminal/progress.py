@@ -59,16 +59,7 @@ class BatchProgress:
 
     def __enter__(self) -> Self:
         if self._shown:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TimeRemainingColumn(),
-                console=Console(stderr=True, no_color=not wants_colour()),
-                transient=True,
-            )
+            self._bar = make_bar()
             self._task = self._bar.add_task("0 records", total=self._total_bytes)
             self._bar.start()
         return self
@@ -82,6 +73,20 @@ class BatchProgress:
         if self._bar is not None:
             with ctrl_c_held_back():  # rich 15 cannot stop what is half stopped
                 self._bar.stop()
+
+
+def make_bar() -> "Progress":
+    """Return a bar on stderr that vanishes at its end, not yet started and without a task."""
+    from rich.console import Console  # only where a person watches
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True, no_color=not wants_colour()),
+        transient=True,
+    )
 
 
 def _count(number: int, what: str) -> str:

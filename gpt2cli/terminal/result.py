@@ -49,6 +49,14 @@ class ResultWriter:
         shown = make_safe(text) if self._on_terminal else text
         self._put(shown)
 
+    def write_bytes(self, data: bytes) -> None:
+        """Write bytes of the result as they are, whatever they would do to a terminal.
+
+        Raises:
+            BrokenPipeError, OutputError: as `write`.
+        """
+        self._put_bytes(data)
+
     def write_prompt(self, text: str) -> None:
         """Write the user's own words: in bold where that can be seen."""
         if self._coloured and text:
@@ -61,7 +69,9 @@ class ResultWriter:
         return self._has_no_reader()
 
     def _put(self, text: str) -> None:
-        data = text.encode("utf-8", "replace")
+        self._put_bytes(text.encode("utf-8", "replace"))
+
+    def _put_bytes(self, data: bytes) -> None:
         try:
             while data:  # an unbuffered file may take a part only, on a disk that is nearly full
                 data = data[self._file.write(data) :]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from gpt2cli.loading import LoadedModel
 from gpt2cli.terminal.interrupt import ctrl_c_held_back
-from gpt2cli.terminal.notes import Notes, wants_colour
+from gpt2cli.terminal.notes import Notes
+from gpt2cli.terminal.progress import make_bar
 from gpt2cli.terminal.statistics import describe_conditions, describe_memory
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class ScoreProgress:
         if not self._shown or self.seconds < _PATIENCE_SECONDS:
             return
         if self._bar is None:
-            self._bar = _make_bar(self._total)
+            self._bar = make_bar()
+            self._bar.add_task("", total=self._total)
         told = f"{self._tokens} tokens, {self._tokens / self.seconds:.0f} tokens/s"
         self._bar.update(self._bar.task_ids[0], completed=self._tokens, description=told)
         self._bar.start()
@@ -78,18 +80,3 @@ def describe_scoring(model: LoadedModel, *, tokens: int, seconds: float) -> list
     rate = tokens / max(seconds, 1e-9)
     scored = f"scored {tokens} tokens in {seconds:.3f} s: {rate:.1f} tokens/s"
     return [describe_conditions(model), scored, *describe_memory()]
-
-
-def _make_bar(total: int) -> "Progress":
-    from rich.console import Console  # only where a person watches
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True, no_color=not wants_colour()),
-        transient=True,
-    )
-    bar.add_task("", total=total)
-    return bar
