@@ -98,14 +98,14 @@ class Expectation:
 
 @np.errstate(over="ignore", invalid="ignore")  # compare tells what is not finite
 def check_short(
-    model_path: Path,
+    graphs: Sequence[Path],
     config: GPT2Config,
     weights: Weights,
     *,
     precision: Precision = Precision.FP32,
     provider: str = CPU_PROVIDER,
 ) -> None:
-    """Check prefill, decode and two ragged rows over a handful of positions.
+    """Check of each graph prefill, decode and two ragged rows over a handful of positions.
 
     Raises:
         CheckError: with the largest difference found.
@@ -113,20 +113,20 @@ def check_short(
     longest = min(config.n_positions, 6)
     rows = _expect_rows(config, weights, [longest, max(1, longest - 2)])
     # Opened after the oracle is done: one of them in memory.
-    for session, rounding in _open_sessions(model_path, precision, provider):
+    for session, rounding in _open_sessions(graphs, precision, provider):
         _check_rows(session, config, rows, rounding, decoded=min(2, longest - 1))
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def check_full(
-    model_path: Path,
+    graphs: Sequence[Path],
     config: GPT2Config,
     weights: Weights,
     *,
     precision: Precision = Precision.FP32,
     report: Callable[[str], None] = lambda stage: None,
 ) -> None:
-    """Check ragged rows, and split prefills and decode steps up to the last position.
+    """Check of each graph ragged rows, split prefills and decode steps up to the last position.
 
     Raises:
         CheckError: with the largest difference found.
@@ -137,7 +137,7 @@ def check_full(
     [text] = _draw_texts(config, [limit])
     asked = sorted({0, 1 % limit, limit // 3, limit // 2, max(0, limit - 2), limit - 1})
     whole = Expectation(config, weights, text, asked)
-    for session, rounding in _open_sessions(model_path, precision, CPU_PROVIDER):
+    for session, rounding in _open_sessions(graphs, precision, CPU_PROVIDER):
         report("checking ragged rows")
         _check_rows(session, config, rows, rounding, decoded=min(8, limit))
         report(f"checking all {limit} positions")
@@ -148,16 +148,17 @@ def check_full(
 
 
 def _open_sessions(
-    model_path: Path, precision: Precision, provider: str
+    graphs: Sequence[Path], precision: Precision, provider: str
 ) -> Iterator[tuple[Any, Precision]]:
-    """Yield the graph's sessions, each with the precision of what it rounds.
+    """Yield the graphs' sessions, each with the precision of what it rounds.
 
     Where products are of whole numbers, that is first one that computes them in float32: from it
     any wrong operand shows, as it would not in the noise of the other.
     """
-    if STORAGES[precision].matrices is not None and provider == CPU_PROVIDER:
-        yield open_session(model_path, exact=True), Precision.FP32
-    yield open_session(model_path, provider), precision
+    for graph in graphs:
+        if STORAGES[precision].matrices is not None and provider == CPU_PROVIDER:
+            yield open_session(graph, exact=True), Precision.FP32
+        yield open_session(graph, provider), precision
 
 
 def _check_rows(

@@ -27,20 +27,22 @@ from export.checkpoint import Weights, expected_weights, open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckpointError, OutputError
 from export.graph import GRAPH_VERSION, add_weight, build_graph
+from export.graph_files import CPU_MODEL_FILE, MODEL_FILE, find_graphs, forms_of
 from export.graph_runner import CPU_PROVIDER
 from export.origin import describe_local
 from export.precision import Precision
 from export.storage import FLOAT16, STORAGES, Storage, encode
 from export.tokenizer import TokenizerFacts, gather_facts, read_tokenizer
 
-MODEL_FILE: Final = "model.onnx"
 DATA_FILE: Final = "model.onnx.data"
 MANIFEST_FILE: Final = "export.json"
 
 _COPIED_FILES: Final = ("config.json", "generation_config.json")
 _TOKENIZER_FILE: Final = "tokenizer.json"
 # All that a model folder may hold; nothing else is ever replaced.
-_FILES: Final = frozenset({MODEL_FILE, DATA_FILE, MANIFEST_FILE, _TOKENIZER_FILE, *_COPIED_FILES})
+_FILES: Final = frozenset(
+    {MODEL_FILE, CPU_MODEL_FILE, DATA_FILE, MANIFEST_FILE, _TOKENIZER_FILE, *_COPIED_FILES}
+)
 
 # A page: external data is memory-mapped.
 _ALIGNMENT: Final = 4096
@@ -78,12 +80,12 @@ def convert(
             raise CheckpointError(source, faults)
         _copy_descriptions(source, folder)
         report("checking the graph against the NumPy reference")
-        model = folder / MODEL_FILE
-        written = check_weights(model, config, weights, precision)
+        written = check_weights(folder / MODEL_FILE, config, weights, precision)
+        graphs = find_graphs(folder)
         if full_check:
-            check_full(model, config, written, precision=precision, report=report)
+            check_full(graphs, config, written, precision=precision, report=report)
         else:
-            check_short(model, config, written, precision=precision)
+            check_short(graphs, config, written, precision=precision)
         manifest = _describe(folder, config, facts, precision)
         manifest["source"] = origin if origin is not None else describe_local(source)
         _write_json(folder / MANIFEST_FILE, manifest)
@@ -123,11 +125,13 @@ def _gathering(faults: list[str]) -> Iterator[None]:
 def write_model(
     folder: Path, config: GPT2Config, weights: Weights, storage: Storage
 ) -> Sequence[str]:
-    """Write the graph and stream the weights beside it, one in memory at a time.
+    """Write the graph files and stream the weights beside them, one in memory at a time.
 
     Returns a sentence for every weight that the precision cannot hold.
     """
-    model = build_graph(config, storage)
+    models = {
+        name: build_graph(config, storage, form) for name, form in forms_of(config, storage).items()
+    }
     faults = []
     with (folder / DATA_FILE).open("wb") as file:
         for name in expected_weights(config):
@@ -135,9 +139,11 @@ def write_model(
                 if part.array.dtype == FLOAT16 and not np.isfinite(part.array).all():
                     faults.append(f"{name} holds numbers that fp16 cannot (beyond 65504)")
                 file.write(b"\0" * (-file.tell() % _ALIGNMENT))
-                add_weight(model, part, DATA_FILE, file.tell())
+                for model in models.values():
+                    add_weight(model, part, DATA_FILE, file.tell())
                 file.write(np.ascontiguousarray(part.array).data)
-    onnx.save_model(model, folder / MODEL_FILE)
+    for name, model in models.items():
+        onnx.save_model(model, folder / name)
     return faults
 
 

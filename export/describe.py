@@ -9,7 +9,7 @@ import onnx
 
 from export.checkpoint import expected_weights
 from export.config import read_config
-from export.convert import MODEL_FILE
+from export.graph_files import MODEL_FILE
 
 
 def describe(folder: Path) -> dict[str, Any]:

@@ -17,14 +17,14 @@ from typing import Any, Final
 import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
+from export.attention import AttentionForm, attend, locate
 from export.config import GPT2Config
-from export.nodes import Nodes
+from export.nodes import MICROSOFT, Nodes
 from export.precision import Precision
 from export.storage import FLOAT32, STORAGES, BlockFormat, Part, Storage
 
-GRAPH_VERSION: Final = 1  # raised whenever the graph of the same checkpoint changes
+GRAPH_VERSION: Final = 2  # raised whenever the graph of the same checkpoint changes
 _OPSET: Final = 24  # TensorScatter; Attention with a boolean mask over a padded cache
-_MICROSOFT: Final = "com.microsoft"  # MatMulNBits, GatherBlockQuantized
 _MICROSOFT_OPSET: Final = 1
 _IR_VERSION: Final = 11
 _FP32: Final = STORAGES[Precision.FP32]
@@ -90,7 +90,7 @@ def _multiply_blocks(
         "MatMulNBits",
         [x, f"{weight}.blocks", f"{weight}.scales", *(["", "", *bias] if bias else [])],
         name,
-        domain=_MICROSOFT,
+        domain=MICROSOFT,
         K=axes[0],
         N=axes[1],
         bits=form.bits,
@@ -117,38 +117,6 @@ def _activation(g: Nodes, config: GPT2Config, x: str, name: str) -> str:
     raise ValueError(f"no formula for activation {config.activation}")
 
 
-def _split_heads(g: Nodes, config: GPT2Config, x: str) -> str:
-    shape = g.constant("heads.shape", [0, 0, config.n_head, config.head_dim])
-    apart = g.add("Reshape", [x, shape], f"{x}.heads")  # [B, S, H, D]
-    return g.add("Transpose", [apart], f"{x}.by_head", perm=[0, 2, 1, 3])  # [B, H, S, D]
-
-
-def _merge_heads(g: Nodes, config: GPT2Config, x: str) -> str:
-    rows = g.add("Transpose", [x], f"{x}.by_token", perm=[0, 2, 1, 3])  # [B, S, H, D]
-    shape = g.constant("hidden.shape", [0, 0, config.n_embd])
-    return g.add("Reshape", [rows, shape], f"{x}.merged")  # [B, S, E]
-
-
-def _attention(g: Nodes, config: GPT2Config, x: str, layer: int) -> str:
-    name, embd = f"h.{layer}.attn", config.n_embd
-    packed = _linear(g, x, f"{name}.c_attn", (embd, 3 * embd))  # [B, S, 3E]
-    q, k, v = (f"{name}.{part}" for part in "qkv")
-    g.add_split("Split", [packed], [q, k, v], axis=-1, num_outputs=3)
-    q, k, v = (_split_heads(g, config, part) for part in (q, k, v))  # [B, H, S, D]
-    past, present = f"past_key_values.{layer}", f"present.{layer}"
-    for part, new in (("key", k), ("value", v)):  # [B, H, M, D]
-        place = [f"{past}.{part}", new, "write_indices"]
-        g.add("TensorScatter", place, f"{present}.{part}", axis=2)
-    mixed = g.add(
-        "Attention",
-        [q, f"{present}.key", f"{present}.value", "visible"],
-        f"{name}.mixed",
-        scale=config.attention_scale(layer),
-        is_causal=0,  # "visible" says it all
-    )  # [B, H, S, D]
-    return _linear(g, _merge_heads(g, config, mixed), f"{name}.c_proj", (embd, embd))
-
-
 def _mlp(g: Nodes, config: GPT2Config, x: str, layer: int) -> str:
     name, embd, inner = f"h.{layer}.mlp", config.n_embd, config.n_inner
     wide = _linear(g, x, f"{name}.c_fc", (embd, inner))  # [B, S, n_inner]
@@ -156,8 +124,12 @@ def _mlp(g: Nodes, config: GPT2Config, x: str, layer: int) -> str:
     return _linear(g, active, f"{name}.c_proj", (inner, embd))
 
 
-def _block(g: Nodes, config: GPT2Config, x: str, layer: int) -> str:
-    mixed = _attention(g, config, _layer_norm(g, config, x, f"h.{layer}.ln_1"), layer)
+def _block(g: Nodes, config: GPT2Config, form: AttentionForm, x: str, layer: int) -> str:
+    name, embd = f"h.{layer}.attn", config.n_embd
+    normed = _layer_norm(g, config, x, f"h.{layer}.ln_1")
+    packed = _linear(g, normed, f"{name}.c_attn", (embd, 3 * embd))  # [B, S, 3E]
+    mixed = attend(g, config, form, packed, layer)
+    mixed = _linear(g, mixed, f"{name}.c_proj", (embd, embd))
     x = g.add("Add", [x, mixed], f"h.{layer}.attended")
     out = _mlp(g, config, _layer_norm(g, config, x, f"h.{layer}.ln_2"), layer)
     return g.add("Add", [x, out], f"h.{layer}")
@@ -177,7 +149,7 @@ def _embed_tokens(g: Nodes, config: GPT2Config) -> str:
         "GatherBlockQuantized",
         ["wte.weight.rows", "input_ids", "wte.weight.scales"],
         "wte",
-        domain=_MICROSOFT,
+        domain=MICROSOFT,
         bits=form.bits,
         block_size=form.size,
         gather_axis=0,
@@ -194,18 +166,6 @@ def _cast(g: Nodes, x: str, dtype: np.dtype[Any]) -> str:
     if g.storage.activations == FLOAT32:
         return x
     return g.add("Cast", [x], f"{x}.{dtype.name}", to=helper.np_dtype_to_tensor_dtype(dtype))
-
-
-def _locate(g: Nodes) -> None:
-    """Derive where new keys and values go, and which places of the cache each token sees."""
-    g.add("Gather", ["position_ids", g.constant("first", 0)], "write_indices", axis=1)  # [B]
-    g.add("Shape", ["past_key_values.0.key"], "capacity.shape", start=2, end=3)
-    capacity = g.add("Squeeze", ["capacity.shape"], "capacity")  # M
-    bounds = [g.constant("range.start", 0), capacity, g.constant("range.step", 1)]
-    places = g.add("Range", bounds, "places")  # [M]
-    axes = g.constant("mask.axes", [1, 3])
-    positions = g.add("Unsqueeze", ["position_ids", axes], "positions")  # [B, 1, S, 1]
-    g.add("LessOrEqual", [places, positions], "visible")  # [B, 1, S, M]
 
 
 def _logits(g: Nodes, config: GPT2Config, x: str) -> str:
@@ -227,24 +187,28 @@ def _logits(g: Nodes, config: GPT2Config, x: str) -> str:
     return g.add("Reshape", [scores, shape], "logits")
 
 
-def build_graph(config: GPT2Config, storage: Storage = _FP32) -> ModelProto:
+def build_graph(
+    config: GPT2Config,
+    storage: Storage = _FP32,
+    form: AttentionForm = AttentionForm.MASKED,
+) -> ModelProto:
     """Return the graph of `config` without its weights, to be added as initializers.
 
     They are inputs of nodes under their checkpoint names (`export.checkpoint.expected_weights`),
     or under those of their parts (`export.storage.encode`).
     """
     g = Nodes(storage)
-    _locate(g)
+    locate(g, form)
     x = _embed(g, config)
     for layer in range(config.n_layer):
-        x = _block(g, config, x, layer)
+        x = _block(g, config, form, x, layer)
     _logits(g, config, x)
     inputs = [_value_info(tensor) for tensor in inputs_of(config, storage)]
     outputs = [_value_info(tensor) for tensor in outputs_of(config, storage)]
     graph = helper.make_graph(g.nodes, "gpt2", inputs, outputs, list(g.constants.values()))
     opsets = [helper.make_opsetid("", _OPSET)]
-    if any(node.domain == _MICROSOFT for node in g.nodes):
-        opsets.append(helper.make_opsetid(_MICROSOFT, _MICROSOFT_OPSET))
+    if any(node.domain == MICROSOFT for node in g.nodes):
+        opsets.append(helper.make_opsetid(MICROSOFT, _MICROSOFT_OPSET))
     return helper.make_model(
         graph, opset_imports=opsets, ir_version=_IR_VERSION, producer_name="gpt2 export"
     )

@@ -1,13 +1,15 @@
 """Collects a graph's nodes and constants, each under a name of its own."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from export.storage import Storage
+
+MICROSOFT: Final = "com.microsoft"  # MatMulNBits, GatherBlockQuantized, GroupQueryAttention
 
 
 class Nodes:

@@ -13,8 +13,9 @@ import onnxruntime
 
 from export.check import check_short
 from export.config import read_config
-from export.convert import MANIFEST_FILE, MODEL_FILE
+from export.convert import MANIFEST_FILE
 from export.folder_weights import FolderWeights
+from export.graph_files import MODEL_FILE, find_graph_for
 from export.precision import Precision
 
 
@@ -27,11 +28,10 @@ def recheck(folder: Path, provider: str) -> None:
         CheckError: if the graph is wrong there.
     """
     manifest: dict[str, Any] = json.loads((folder / MANIFEST_FILE).read_bytes())
-    model = folder / MODEL_FILE
     check_short(
-        model,
+        [find_graph_for(folder, provider)],
         read_config(folder),
-        FolderWeights(model),
+        FolderWeights(folder / MODEL_FILE),
         precision=Precision(manifest["precision"]),
         provider=provider,
     )

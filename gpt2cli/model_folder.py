@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gpt2cli.errors import ModelError
 
-GRAPH_VERSION: Final = 1  # of the graphs that this version of the engine drives
+GRAPH_VERSION: Final = 2  # of the graphs that this version of the engine drives
 MANIFEST_FILE: Final = "export.json"
 
 
@@ -40,8 +40,14 @@ class ModelFolder:
 
     @property
     def graph_file(self) -> Path:
-        """Path of the ONNX graph."""
+        """Path of the ONNX graph that every provider runs."""
         return self.path / "model.onnx"
+
+    @property
+    def cpu_graph_file(self) -> Path:
+        """Path of the ONNX graph to run on the CPU: a faster form, if the model has one."""
+        faster = self.path / "model_cpu.onnx"
+        return faster if faster.is_file() else self.graph_file
 
     @property
     def tokenizer_file(self) -> Path:

@@ -73,7 +73,8 @@ def _run_profiled(folder: ModelFolder, device: Device, prefix: Path) -> Path:
     options.log_severity_level = 4  # what is an error is raised
     options.enable_profiling = True
     options.profile_file_prefix = str(prefix)
-    session = open_on(str(folder.graph_file), device, options)
+    graph = folder.cpu_graph_file if device.kind == "cpu" else folder.graph_file
+    session = open_on(str(graph), device, options)
     shape = folder.shape
     axes = (1, shape.n_head, shape.n_positions, shape.head_dim)
     names = [value.name for value in session.get_inputs()]

@@ -40,13 +40,10 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
-    graph = str(folder.graph_file)
     try:
-        return (
-            open_on(graph, device, options)
-            if device.kind == "cpu"
-            else _open_cuda(graph, device, options)
-        )
+        if device.kind == "cpu":
+            return open_on(str(folder.cpu_graph_file), device, options)
+        return _open_cuda(str(folder.graph_file), device, options)
     except Gpt2Error:
         raise
     except Exception as error:  # ONNX Runtime's exceptions share no public base

@@ -74,7 +74,7 @@ def build(checkpoint: pathlib.Path, template: pathlib.Path, variant: Variant) ->
     folder = template.parent / variant.name.replace(" ", "")
     folder.mkdir()
     for path in template.iterdir():
-        if not path.name.startswith("model.onnx"):
+        if not path.name.startswith("model"):  # graphs and weights are the variant's own
             (folder / path.name).symlink_to(path)
     manifest = json.loads((template / "export.json").read_bytes()) | {"files": {}}
     (folder / "export.json").unlink()

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from export.checkpoint import open_checkpoint
 from export.config import GPT2Config, read_config
+from export.graph_files import MODEL_FILE
 from export.reference import Reference
 from tests.export.graph_session import GraphSession
 from tests.model_folders import ModelFolders
@@ -16,10 +17,13 @@ from tests.vectors.cases import LogitsCase, StoredLogits, load_stored
 
 
 class PreparedCase:
-    """One case of `tests.vectors.cases`; its parts are made when first asked for."""
+    """One case of `tests.vectors.cases` and graph; its parts are made when first asked for."""
 
-    def __init__(self, case: LogitsCase, folders: ModelFolders) -> None:
+    def __init__(
+        self, case: LogitsCase, folders: ModelFolders, *, graph_name: str = MODEL_FILE
+    ) -> None:
         self.name = case.name
+        self._graph_name = graph_name
         self.stored: StoredLogits = load_stored(case)
         self.ids: list[int] = self.stored.ids.tolist()  # [S] with S = n_positions
         self.checkpoint: pathlib.Path = folders.checkpoint(
@@ -40,7 +44,7 @@ class PreparedCase:
     @functools.cached_property
     def graph(self) -> GraphSession:
         """The loaded graph."""
-        return GraphSession(self.folder, self.config)
+        return GraphSession(self.folder, self.config, name=self._graph_name)
 
     @functools.cached_property
     def expected(self) -> npt.NDArray[Any]:

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
@@ -15,11 +15,12 @@ from export.check import check_full, check_short
 from export.checkpoint import ArrayWeights, expected_weights, open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckError
+from export.graph_files import CPU_MODEL_FILE, MODEL_FILE, find_graphs
 from export.graph_runner import GraphRunner, open_session
 from tests.checkpoints import CheckpointShape, FloatArray, make_tensors
 from tests.model_folders import ModelFolders
 
-Check = Callable[[pathlib.Path, GPT2Config, ArrayWeights], None]
+Check = Callable[[Sequence[pathlib.Path], GPT2Config, ArrayWeights], None]
 
 _SHAPE = CheckpointShape(n_layer=2, n_head=2, n_embd=16, n_positions=9, vocab_size=11, seed=1)
 
@@ -55,7 +56,7 @@ def test_a_right_graph_passes(
     folder: pathlib.Path, config: GPT2Config, arrays: dict[str, FloatArray], check: Check
 ) -> None:
     """No difference is found where there is none."""
-    check(folder / "model.onnx", config, ArrayWeights(arrays))
+    check(find_graphs(folder), config, ArrayWeights(arrays))
 
 
 @both_checks
@@ -68,7 +69,7 @@ def test_a_model_of_few_positions_can_be_checked(
     checkpoint = model_folders.checkpoint(shape, tokenizer="bytes")
     config, arrays = read_checkpoint(checkpoint)
     graph = model_folders(shape, tokenizer="bytes") / "model.onnx"
-    check(graph, config, ArrayWeights(arrays))
+    check([graph], config, ArrayWeights(arrays))
 
 
 @both_checks
@@ -89,7 +90,7 @@ def test_one_wrong_value_of_any_weight_is_caught(
     place = (2, 5) if name == "wpe.weight" else (-1,) * arrays[name].ndim
     arrays[name][place] += 1
     with pytest.raises(CheckError, match="the exported graph is wrong at "):
-        check(folder / "model.onnx", config, ArrayWeights(arrays))
+        check(find_graphs(folder), config, ArrayWeights(arrays))
 
 
 def test_the_full_check_reaches_the_last_position(model_folders: ModelFolders) -> None:
@@ -98,9 +99,9 @@ def test_the_full_check_reaches_the_last_position(model_folders: ModelFolders) -
     graph = model_folders(shape, tokenizer="bytes") / "model.onnx"
     config, arrays = read_checkpoint(model_folders.checkpoint(shape, tokenizer="bytes"))
     arrays["wpe.weight"][39, 5] += 1
-    check_short(graph, config, ArrayWeights(arrays))
+    check_short([graph], config, ArrayWeights(arrays))
     with pytest.raises(CheckError, match="position 39"):
-        check_full(graph, config, ArrayWeights(arrays))
+        check_full([graph], config, ArrayWeights(arrays))
 
 
 # Wrong graphs, made by editing a right one.
@@ -193,16 +194,51 @@ def test_a_wrong_graph_is_caught(
     """Each edit is a mistake that a writer of GPT-2 graphs can make."""
     graph = write_edited(folder, tmp_path / "model", edit)
     with pytest.raises(CheckError, match="the exported graph is wrong at "):
-        check(graph, config, ArrayWeights(arrays))
+        check([graph], config, ArrayWeights(arrays))
 
 
-def write_edited(folder: pathlib.Path, copy: pathlib.Path, edit: Edit) -> pathlib.Path:
-    """Copy a model folder with its graph edited, and return the graph's path."""
+def write_edited(
+    folder: pathlib.Path, copy: pathlib.Path, edit: Edit, name: str = MODEL_FILE
+) -> pathlib.Path:
+    """Copy a model folder with one graph edited, and return the graph's path."""
     shutil.copytree(folder, copy)
-    model = onnx.load(folder / "model.onnx", load_external_data=False)
+    model = onnx.load(folder / name, load_external_data=False)
     edit(model)
-    onnx.save_model(model, copy / "model.onnx")
-    return copy / "model.onnx"
+    onnx.save_model(model, copy / name)
+    return copy / name
+
+
+def write_one_place_too_early(model: onnx.ModelProto) -> None:
+    """Take the first position of a run as its last: right in decoding, wrong in prefill."""
+    find_node(model, "last_position").input[1] = "the.first"
+    model.graph.initializer.append(helper.make_tensor("the.first", onnx.TensorProto.INT64, [], [0]))
+
+
+@both_checks
+@pytest.mark.parametrize(
+    "edit",
+    [
+        count_positions_from_the_start_of_each_run,
+        write_one_place_too_early,
+        scale_attention_by_head_dim,
+        leave_out_the_second_residual,
+    ],
+    ids=lambda edit: edit.__name__,
+)
+def test_a_wrong_graph_for_the_cpu_is_caught_beside_a_right_one(
+    folder: pathlib.Path,
+    config: GPT2Config,
+    arrays: dict[str, FloatArray],
+    tmp_path: pathlib.Path,
+    edit: Edit,
+    check: Check,
+) -> None:
+    """Both graphs of a folder are checked."""
+    write_edited(folder, tmp_path / "model", edit, CPU_MODEL_FILE)
+    graphs = find_graphs(tmp_path / "model")
+    assert [graph.name for graph in graphs] == [MODEL_FILE, CPU_MODEL_FILE]
+    with pytest.raises(CheckError, match="the exported graph is wrong at "):
+        check(graphs, config, ArrayWeights(arrays))
 
 
 # What is not a number, and what does not run.
@@ -225,7 +261,7 @@ def test_nan_out_of_the_graph_is_caught(
     """NaN compares as neither small nor large; it is wrong all the same."""
     graph = write_edited(folder, tmp_path / "model", make_every_logit_nan)
     with pytest.raises(CheckError, match="differ from the reference by nan"):
-        check(graph, config, ArrayWeights(arrays))
+        check([graph], config, ArrayWeights(arrays))
 
 
 @both_checks
@@ -236,7 +272,7 @@ def test_a_checkpoint_whose_own_logits_are_not_finite_is_told_as_such(
     arrays["ln_f.weight"][:] = 3e38
     arrays["wte.weight"][:] = 3e38
     with pytest.raises(CheckError, match="the checkpoint's own logits are not finite"):
-        check(folder / "model.onnx", config, ArrayWeights(arrays))
+        check(find_graphs(folder), config, ArrayWeights(arrays))
 
 
 @both_checks
@@ -258,7 +294,7 @@ def test_a_model_that_onnxruntime_cannot_load_is_one_line(
     else:
         (copy / "model.onnx.data").unlink()
     with pytest.raises(CheckError, match="ONNX Runtime cannot run the exported graph: ") as caught:
-        check(copy / "model.onnx", config, ArrayWeights(arrays))
+        check([copy / "model.onnx"], config, ArrayWeights(arrays))
     assert "\n" not in str(caught.value)
 
 
@@ -278,7 +314,7 @@ def test_the_full_check_reports_its_stages(
 ) -> None:
     """Ragged rows, then all positions, then each way to cut the prefill."""
     stages: list[str] = []
-    check_full(folder / "model.onnx", config, ArrayWeights(arrays), report=stages.append)
+    check_full(find_graphs(folder), config, ArrayWeights(arrays), report=stages.append)
     assert stages[:2] == ["checking ragged rows", "checking all 9 positions"]
     assert "checking a prefill in one piece" in stages
     assert "checking a prefill cut at [8]" in stages

@@ -10,6 +10,7 @@ from export.check import check_short
 from export.config import read_config
 from export.errors import CheckError
 from export.folder_weights import FolderWeights
+from export.graph_files import find_graphs
 from export.precision import Precision
 from tests.checkpoints import make_tensors
 from tests.export.graph_session import FloatArray
@@ -60,7 +61,7 @@ def test_a_wrong_graph_is_caught(
     graph = write_edited(folder, tmp_path / "model", edit)
     weights = FolderWeights(folder / "model.onnx")
     with pytest.raises(CheckError, match="the exported graph is wrong at "):
-        check_short(graph, read_config(folder), weights, precision=precision)
+        check_short([graph], read_config(folder), weights, precision=precision)
 
 
 @in_blocks
@@ -83,4 +84,4 @@ def test_one_wrong_value_of_any_weight_is_caught(
             return array
 
     with pytest.raises(CheckError, match="the exported graph is wrong at "):
-        check_short(folder / "model.onnx", config, Changed(), precision=precision)
+        check_short(find_graphs(folder), config, Changed(), precision=precision)

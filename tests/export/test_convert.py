@@ -14,6 +14,8 @@ import pytest
 from export.checkpoint import open_checkpoint
 from export.config import read_config
 from export.convert import convert
+from export.graph import GRAPH_VERSION
+from export.graph_files import find_graph_for, find_graphs
 from export.origin import describe_local
 from export.precision import Precision
 from export.reference import Reference
@@ -30,6 +32,39 @@ def test_the_folder_holds_the_files_of_the_contract(
     convert(checkpoint, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == MODEL_FILES
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "precision", "names"),
+    [
+        (8, Precision.FP32, ["model.onnx", "model_cpu.onnx"]),
+        (24, Precision.INT8, ["model.onnx", "model_cpu.onnx"]),
+        (12, Precision.FP32, ["model.onnx"]),
+        (8, Precision.FP16, ["model.onnx"]),
+    ],
+)
+def test_there_is_a_graph_for_the_cpu_where_it_has_the_operator(
+    model_folders: ModelFolders, head_dim: int, precision: Precision, names: list[str]
+) -> None:
+    """Heads of a multiple of 8, in float32; both graphs take their weights from the same bytes."""
+    shape = CheckpointShape(n_layer=1, n_head=2, n_embd=2 * head_dim, n_positions=8, vocab_size=289)
+    folder = model_folders(shape, precision=precision)
+    graphs = find_graphs(folder)
+    assert [graph.name for graph in graphs] == names
+    assert find_graph_for(folder, "CPUExecutionProvider").name == names[-1]
+    assert find_graph_for(folder, "CUDAExecutionProvider").name == "model.onnx"
+    first, *others = (list_external(graph) for graph in graphs)
+    assert all(other == first for other in others)
+
+
+def list_external(graph: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
+    """Return where each weight of a graph lies."""
+    model = onnx.load(graph, load_external_data=False)
+    return {
+        tensor.name: [(entry.key, entry.value) for entry in tensor.external_data]
+        for tensor in model.graph.initializer
+        if tensor.external_data
+    }
 
 
 def test_missing_parents_of_the_folder_are_made(
@@ -53,7 +88,7 @@ def test_the_description_is_true(model_folders: ModelFolders) -> None:
         if path.name != "export.json"
     }
     assert manifest["format"] == "gpt2 model folder"
-    assert manifest["graph_version"] == 1
+    assert manifest["graph_version"] == GRAPH_VERSION
     assert manifest["precision"] == "fp32"
     assert manifest["model"] == {
         "n_layer": 2,

@@ -2,6 +2,7 @@
 
 import itertools
 import pathlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+from export.attention import AttentionForm
 from export.checkpoint import expected_weights
 from export.config import GPT2Config, read_config
 from export.graph import build_graph, inputs_of, outputs_of
@@ -295,6 +297,15 @@ def test_opset_and_ir_version_are_pinned() -> None:
     model = build_graph(_make_config())
     assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 24)]
     assert model.ir_version == 11
+
+
+def test_grouped_attention_is_one_node_a_layer_of_onnx_runtimes_own() -> None:
+    """No node copies or transposes heads, and none depends on the capacity."""
+    model = build_graph(_make_config(), form=AttentionForm.GROUPED)
+    assert [(o.domain, o.version) for o in model.opset_import] == [("", 24), ("com.microsoft", 1)]
+    operators = Counter(node.op_type for node in model.graph.node)
+    assert operators["GroupQueryAttention"] == _make_config().n_layer
+    assert not {"Attention", "TensorScatter", "Transpose", "Split", "Range"} & set(operators)
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -45,7 +45,7 @@ def test_a_wrong_graph_is_an_error_and_not_noted(
 ) -> None:
     """A graph that scales its attention otherwise than config.json says does not pass."""
     other = model_folders(config={"scale_attn_weights": False})
-    shutil.copyfile(other / "model.onnx", folder / "model.onnx")
+    shutil.copyfile(other / "model_cpu.onnx", folder / "model_cpu.onnx")
     with pytest.raises(CheckError, match="the exported graph is wrong"):
         recheck(folder, _CPU)
     assert read_checked(folder) == []

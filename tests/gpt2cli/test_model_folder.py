@@ -53,6 +53,14 @@ def test_what_export_wrote_is_read(model_folders: ModelFolders) -> None:
     assert folder.eos_token_ids == {256}
     assert folder.missing_ids == (range(257, 260),)
     assert folder.graph_file.is_file() and folder.tokenizer_file.is_file()
+    assert folder.cpu_graph_file == folder.path / "model_cpu.onnx"
+
+
+def test_without_a_faster_graph_the_cpu_runs_the_one_of_all(model_folders: ModelFolders) -> None:
+    """Heads of 12 numbers are no multiple of 8."""
+    shape = CheckpointShape(n_layer=1, n_head=1, n_embd=12, n_positions=8, vocab_size=260)
+    folder = read_model_folder(model_folders(shape, tokenizer="bytes"))
+    assert folder.cpu_graph_file == folder.graph_file
 
 
 def test_the_check_that_passed_is_read(small: ModelFolder) -> None:

@@ -52,12 +52,12 @@ def test_a_process_bound_to_one_core_sees_no_warning(
 
 def test_damaged_weights_are_told_by_hash(folder: ModelFolder) -> None:
     """A graph that cannot be loaded is compared with the recorded hashes."""
-    size = folder.graph_file.stat().st_size
-    folder.graph_file.write_bytes(b"\xff" * size)
+    size = folder.cpu_graph_file.stat().st_size
+    folder.cpu_graph_file.write_bytes(b"\xff" * size)
     with pytest.raises(ModelError) as caught:
         open_session(folder, Device("cpu"), 1)
     assert str(caught.value) == (
-        f"{folder.path} cannot be loaded: model.onnx is damaged: "
+        f"{folder.path} cannot be loaded: model_cpu.onnx is damaged: "
         "its sha256 is not the recorded one; export again"
     )
 
@@ -65,10 +65,10 @@ def test_damaged_weights_are_told_by_hash(folder: ModelFolder) -> None:
 def test_a_graph_that_onnxruntime_refuses_is_told_by_its_first_line(folder: ModelFolder) -> None:
     """Where all hashes agree, the reason is ONNX Runtime's, on one line."""
     content = b"no graph"
-    folder.graph_file.write_bytes(content)
+    folder.cpu_graph_file.write_bytes(content)
     path = folder.path / "export.json"
     manifest = json.loads(path.read_bytes())
-    manifest["files"]["model.onnx"]["sha256"] = hashlib.sha256(content).hexdigest()
+    manifest["files"]["model_cpu.onnx"]["sha256"] = hashlib.sha256(content).hexdigest()
     path.write_text(json.dumps(manifest))
     with pytest.raises(ModelError, match=r"cannot be loaded: .+; export again") as caught:
         open_session(folder, Device("cpu"), 1)

@@ -1,0 +1,112 @@
+"""Attention over the KV cache, in two forms with the same inputs and outputs.
+
+MASKED is made of standard operators and computes every place of the cache, then masks those that
+a token may not see: it runs on every provider, in every dtype, with heads of every size.
+GROUPED is one node per layer that reads only the places in use, so long texts and short prompts
+cost less, and it takes the output of `c_attn` as it is. ONNX Runtime has no such node for float32
+on CUDA, nor for heads whose size is no multiple of 8; with several rows it takes one token each.
+"""
+
+from enum import Enum, auto
+from typing import Final
+
+from onnx import TensorProto
+
+from export.config import GPT2Config
+from export.nodes import MICROSOFT, Nodes
+from export.storage import FLOAT32, Storage
+
+_GROUPED_HEAD_DIM: Final = 8  # GroupQueryAttention refuses a head_dim that is no multiple of it
+
+
+class AttentionForm(Enum):
+    """By which operators a graph computes attention."""
+
+    MASKED = auto()  # TensorScatter and Attention
+    GROUPED = auto()  # GroupQueryAttention
+
+
+def can_be_grouped(config: GPT2Config, storage: Storage) -> bool:
+    """Tell whether the CPU has GroupQueryAttention for this model in this storage."""
+    return storage.activations == FLOAT32 and config.head_dim % _GROUPED_HEAD_DIM == 0
+
+
+def locate(g: Nodes, form: AttentionForm) -> None:
+    """Derive from `position_ids` where new keys and values go, and what each token sees."""
+    if form is AttentionForm.GROUPED:
+        _locate_grouped(g)
+    else:
+        _locate_masked(g)
+
+
+def attend(g: Nodes, config: GPT2Config, form: AttentionForm, packed: str, layer: int) -> str:
+    """Add the layer's new keys and values to the cache and mix: [B, S, 3E] -> [B, S, E]."""
+    if form is AttentionForm.GROUPED:
+        return _attend_grouped(g, config, packed, layer)
+    return _attend_masked(g, config, packed, layer)
+
+
+def _locate_grouped(g: Nodes) -> None:
+    last = g.add("Gather", ["position_ids", g.constant("last", -1)], "last_position", axis=1)
+    g.add("Cast", [last], "last_places", to=TensorProto.INT32)  # [B]
+    highest = g.add("ReduceMax", ["position_ids"], "highest_position", keepdims=0)
+    length = g.add("Add", [highest, g.constant("one", 1)], "longest")
+    g.add("Cast", [length], "longest_length", to=TensorProto.INT32)  # of all rows
+
+
+def _attend_grouped(g: Nodes, config: GPT2Config, packed: str, layer: int) -> str:
+    past, present = f"past_key_values.{layer}", f"present.{layer}"
+    mixed = f"h.{layer}.attn.mixed"
+    keys_and_values = [f"{past}.key", f"{past}.value"]
+    g.add_split(
+        "GroupQueryAttention",
+        [packed, "", "", *keys_and_values, "last_places", "longest_length"],
+        [mixed, f"{present}.key", f"{present}.value"],
+        domain=MICROSOFT,
+        num_heads=config.n_head,
+        kv_num_heads=config.n_head,  # groups of one
+        scale=config.attention_scale(layer),
+    )
+    return mixed
+
+
+def _locate_masked(g: Nodes) -> None:
+    g.add("Gather", ["position_ids", g.constant("first", 0)], "write_indices", axis=1)  # [B]
+    g.add("Shape", ["past_key_values.0.key"], "capacity.shape", start=2, end=3)
+    capacity = g.add("Squeeze", ["capacity.shape"], "capacity")  # M
+    bounds = [g.constant("range.start", 0), capacity, g.constant("range.step", 1)]
+    places = g.add("Range", bounds, "places")  # [M]
+    axes = g.constant("mask.axes", [1, 3])
+    positions = g.add("Unsqueeze", ["position_ids", axes], "positions")  # [B, 1, S, 1]
+    g.add("LessOrEqual", [places, positions], "visible")  # [B, 1, S, M]
+
+
+def _attend_masked(g: Nodes, config: GPT2Config, packed: str, layer: int) -> str:
+    name = f"h.{layer}.attn"
+    q, k, v = (f"{name}.{part}" for part in "qkv")
+    g.add_split("Split", [packed], [q, k, v], axis=-1, num_outputs=3)
+    q, k, v = (_split_heads(g, config, part) for part in (q, k, v))  # [B, H, S, D]
+    past, present = f"past_key_values.{layer}", f"present.{layer}"
+    for part, new in (("key", k), ("value", v)):  # [B, H, M, D]
+        place = [f"{past}.{part}", new, "write_indices"]
+        g.add("TensorScatter", place, f"{present}.{part}", axis=2)
+    mixed = g.add(
+        "Attention",
+        [q, f"{present}.key", f"{present}.value", "visible"],
+        f"{name}.mixed",
+        scale=config.attention_scale(layer),
+        is_causal=0,  # "visible" says it all
+    )  # [B, H, S, D]
+    return _merge_heads(g, config, mixed)
+
+
+def _split_heads(g: Nodes, config: GPT2Config, x: str) -> str:
+    shape = g.constant("heads.shape", [0, 0, config.n_head, config.head_dim])
+    apart = g.add("Reshape", [x, shape], f"{x}.heads")  # [B, S, H, D]
+    return g.add("Transpose", [apart], f"{x}.by_head", perm=[0, 2, 1, 3])  # [B, H, S, D]
+
+
+def _merge_heads(g: Nodes, config: GPT2Config, x: str) -> str:
+    rows = g.add("Transpose", [x], f"{x}.by_token", perm=[0, 2, 1, 3])  # [B, S, H, D]
+    shape = g.constant("hidden.shape", [0, 0, config.n_embd])
+    return g.add("Reshape", [rows, shape], f"{x}.merged")  # [B, S, E]
