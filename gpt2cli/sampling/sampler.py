@@ -40,16 +40,18 @@ class Sampler:
             ModelError: if the logits of a row hold NaN or leave nothing to choose.
         """
         processed = self.process(logits, rows)
-        chosen = [0] * len(rows)
-        for warping in dict.fromkeys(row.warping for row in rows):  # rows of one kind together
-            places = [i for i, row in enumerate(rows) if row.warping == warping]
-            group = np.stack([processed[i] for i in places])  # [g, V]
-            best = group.argmax(axis=1)  # the lower id of equals; a NaN if there is one
-            for place, score in zip(places, group[np.arange(len(places)), best], strict=True):
-                if not np.isfinite(score):
-                    raise explain(self._leave_out_missing(logits[place]))
-            ids = _choose(group, best, [rows[i] for i in places])
-            for place, token_id in zip(places, ids, strict=True):
+        # The lower id of equals; a NaN if there is one.
+        chosen = [int(scores.argmax()) for scores in processed]
+        for place, scores in enumerate(processed):
+            if not np.isfinite(scores[chosen[place]]):
+                raise explain(self._leave_out_missing(logits[place]))
+        drawing = [place for place, row in enumerate(rows) if not row.config.greedy]
+        for warping in dict.fromkeys(rows[place].warping for place in drawing):
+            places = [place for place in drawing if rows[place].warping == warping]
+            group = np.stack([processed[place] for place in places])  # [g, V]
+            for place, token_id in zip(
+                places, _draw(group, [rows[i] for i in places]), strict=True
+            ):
                 chosen[place] = token_id
         for row, token_id in zip(rows, chosen, strict=True):
             row.append(token_id)
@@ -84,13 +86,10 @@ def process(logits: Logits, row: Row) -> Logits:
     return forbid(logits, *forbidden) if forbidden else logits
 
 
-def _choose(group: Logits, best: NDArray[np.int64], rows: Sequence[Row]) -> list[int]:
-    """Choose for rows of one warping: [g, V] -> [g]; `best` are their best ids."""
-    config = rows[0].config
-    if config.greedy:
-        return [int(i) for i in best]
+def _draw(group: Logits, rows: Sequence[Row]) -> list[int]:
+    """Draw for rows of one warping: [g, V] -> [g]."""
     uniforms = np.array([row.uniform() for row in rows])
-    return [int(i) for i in draw(warp(group, config), uniforms)]
+    return [int(i) for i in draw(warp(group, rows[0].config), uniforms)]
 
 
 def explain(logits: Logits) -> PromptError | ModelError:
