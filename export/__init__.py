@@ -1,1 +1,6 @@
 """Converts GPT-2 checkpoints to model folders: an ONNX graph with past key/values."""
+
+import os
+
+# As in gpt2cli: ONNX Runtime would tell Microsoft what it runs.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

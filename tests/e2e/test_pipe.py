@@ -49,6 +49,13 @@ def test_no_echo_leaves_the_completion_alone(program: Program, greedy: Finished)
     assert done.out == greedy.out.removeprefix(b"Once upon a time")
 
 
+def test_nobody_but_us_keeps_anything_on_the_users_disk(fresh_program: Program) -> None:
+    """ONNX Runtime would keep a device's id and a database of what it is to report."""
+    assert fresh_program.run(*_STARTER, "-n", "1", "x").code == 0
+    cache = pathlib.Path(fresh_program.environment["XDG_CACHE_HOME"])
+    assert [path.name for path in cache.iterdir()] == ["gpt2"]
+
+
 def test_a_pipe_gets_the_prompt_byte_for_byte(program: Program) -> None:
     """Markup, escape sequences, a bell and bidi controls pass through; none is added."""
     done = program.run(*_GREEDY, "-n", "0", _HOSTILE)
