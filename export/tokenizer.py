@@ -46,16 +46,23 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         CheckpointError: if there is none, it is damaged, or it is not byte-level BPE.
     """
     try:
-        if (folder / _TOKENIZER_FILE).is_file():
-            _refuse_other_kinds(folder, read_object(folder / _TOKENIZER_FILE))
-            return Tokenizer.from_file(str(folder / _TOKENIZER_FILE))
-        if not all((folder / name).is_file() for name in _VOCABULARY_FILES):
-            raise CheckpointError(folder, [_describe_missing(folder)])
-        return _read_vocabulary(folder)
+        tokenizer = _read_either(folder)
     except CheckpointError:
         raise
     except Exception as error:  # tokenizers raises bare Exception for whatever it cannot parse
         raise CheckpointError(folder, [f"the tokenizer cannot be read: {error}"]) from error
+    if not tokenizer.get_vocab_size():
+        raise CheckpointError(folder, [f"the tokenizer has no tokens, {_NEEDED}"])
+    return tokenizer
+
+
+def _read_either(folder: Path) -> Tokenizer:
+    if (folder / _TOKENIZER_FILE).is_file():
+        _refuse_other_kinds(folder, read_object(folder / _TOKENIZER_FILE))
+        return Tokenizer.from_file(str(folder / _TOKENIZER_FILE))
+    if not all((folder / name).is_file() for name in _VOCABULARY_FILES):
+        raise CheckpointError(folder, [_describe_missing(folder)])
+    return _read_vocabulary(folder)
 
 
 def gather_facts(folder: Path, tokenizer: Tokenizer, config: GPT2Config) -> TokenizerFacts:
@@ -116,7 +123,8 @@ def _refuse_other_kinds(folder: Path, raw: Mapping[str, Any]) -> None:
     if kind not in ("BPE", None):  # None: older files do not say; BPE is what then fits or not
         raise CheckpointError(folder, [f"the tokenizer is {kind}, {_NEEDED}"])
     if _type_of(decoder) != "ByteLevel":
-        fault = f"the tokenizer's decoder is {_type_of(decoder)}, expected ByteLevel as GPT-2's"
+        found = _type_of(decoder) or "nothing"
+        fault = f"the tokenizer's decoder is {found}, expected ByteLevel as GPT-2's"
         raise CheckpointError(folder, [fault])
     steps = [*_list_steps(raw.get("normalizer")), *_list_steps(raw.get("pre_tokenizer"))]
     if "ByteLevel" not in steps:

@@ -1,7 +1,9 @@
 """The command-line application: commands, and known errors as one line and an exit code."""
 
 import os
+import re
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Annotated, Any, Final, NoReturn
 
@@ -24,7 +26,11 @@ from gpt2cli.errors import Gpt2Error, UsageError
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 
 _STDOUT: Final = 1
-_TOO_MANY: Final = "Got unexpected extra argument"  # Typer 0.29's words
+# What often lies behind an error of a command with arguments; the patterns are Typer 0.29's words.
+_HINTS: Final[Mapping[re.Pattern[str], str]] = {
+    re.compile("Got unexpected extra argument"): "; a text with spaces stands in quotes",
+    re.compile(r"No such option: (?!.*\(Possible)"): "; a text that begins with - comes after --",
+}
 
 # The panels of `gpt2 --help`.
 _TEXT: Final = "Text"
@@ -76,8 +82,8 @@ def _say(error: typer.TyperException) -> None:
     message = error.format_message()
     context = getattr(error, "ctx", None)
     message = message.replace("Value error, ", "")  # pydantic's word, which says nothing more
-    if message.startswith(_TOO_MANY):
-        message = f"{message}; a text with spaces stands in quotes"
+    if context is not None and any(p.param_type_name == "argument" for p in context.command.params):
+        message += next((hint for words, hint in _HINTS.items() if words.match(message)), "")
     if message and context is not None:
         message = f"{message.rstrip('.')} (see {context.command_path} --help)"
     if message:

@@ -41,12 +41,7 @@ def read_config() -> dict[str, Any]:
     text = _read(path)
     if not text:
         return {}
-    import tomllib  # only where there is something to read
-
-    try:
-        values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from error
+    values = _load(text, path)
     spelled = {key: key.replace("-", "_") for key in values}
     twice = sorted(key for key in values if "-" in key and spelled[key] in values)
     if twice:
@@ -85,13 +80,28 @@ def _find_spelling(document: Iterable[str], key: str) -> str | None:
     return next((known for known in document if known.replace("-", "_") == key), None)
 
 
+def _load(text: str, path: Path) -> dict[str, Any]:
+    import tomllib  # only where there is something to read
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        fault = f"{error}; expected lines as top_k = 40, each key once"
+        raise UsageError(f"{path} is not valid TOML: {fault}") from error
+    except (ValueError, RecursionError) as error:  # CPython's limits
+        fault = "it is nested too deeply or has too long numbers"
+        raise UsageError(f"{path} is not valid TOML: {fault}") from error
+
+
 def _parse() -> "TOMLDocument":
-    import tomlkit  # keeps comments and order; slower than tomllib
+    import tomlkit  # keeps comments and order; slower than tomllib, and its errors say less
     from tomlkit.exceptions import TOMLKitError
 
     path = config_file()
+    text = _read(path)
+    _load(text, path)
     try:
-        return tomlkit.parse(_read(path))
+        return tomlkit.parse(text)
     except (TOMLKitError, RecursionError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from error
 

@@ -1,9 +1,9 @@
 """Output that a killed run can go on with: the file, and beside it a journal of what was done.
 
 `FILE.resume.json` is written first: a line of JSON that says what the run was, then one line with
-the digest of each input record before its results go to FILE. To resume, the results in FILE are
-matched with the input record by record; an unterminated line or an incomplete group of samples is
-cut off and made again.
+the digest of each input record before its results go to FILE, and one before each of them that is
+an error which arose in the run. To resume, the results in FILE are matched with the input record by
+record; an unterminated line or an incomplete group of samples is cut off and made again.
 """
 
 import json
@@ -19,6 +19,7 @@ from gpt2cli.batch.items import ItemSource
 from gpt2cli.errors import OutputError, UsageError
 
 _SUFFIX: Final = ".resume.json"
+_ERROR: Final = b'"error"\n'  # which is no digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,14 @@ class Journal:
             OutputError: if it cannot be written; what was written before can be resumed.
         """
         _write_all(self._journal, f"{json.dumps(digest)}\n".encode())
+
+    def foresee_error(self) -> None:
+        """Take note that the next result is an error, which a line of text would not tell.
+
+        Raises:
+            OutputError: as `begin`.
+        """
+        _write_all(self._journal, _ERROR)
 
     def write(self, results: bytes) -> None:
         """Append results of the record that has begun.
@@ -238,18 +247,22 @@ def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int
     """
     done = errors = 0
     ends = (results.tell(), journal.tell())
-    while (line := journal.readline()).endswith(b"\n"):
+    line = journal.readline()
+    while line.endswith(b"\n"):
         item = items.take_next()
         if item is None:
             raise OutputError(f"--resume: the input has {done} records, more were begun before")
         if json.dumps(item.digest).encode() != line.strip():
             raise OutputError(f"--resume: record {done} of the input is not the one of before")
+        failed = item.prepared is None
+        while (line := journal.readline()) == _ERROR:
+            failed = True
         if not all(results.readline().endswith(b"\n") for _ in range(item.results)):
             items.give_back(item)
             break
         done += 1
-        errors += item.prepared is None
-        ends = (results.tell(), journal.tell())
+        errors += failed
+        ends = (results.tell(), journal.tell() - len(line))
     results.seek(ends[0])
     journal.seek(ends[1])
     return done, errors

@@ -160,7 +160,9 @@ def _describe(option: DeclaredOption, default: UserDefault | None) -> dict[str, 
 def _show(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return json_format.dumps(value, ensure_ascii=False) if isinstance(value, list) else str(value)
+    if isinstance(value, list) or value == "":  # what would not be seen stands in quotes
+        return json_format.dumps(value, ensure_ascii=False)
+    return str(value)
 
 
 def _write(text: str) -> None:

@@ -1,8 +1,9 @@
-"""How a command shows its help."""
+"""How a command shows its help, and where it sends those who used it wrongly."""
 
 import copy
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
 
@@ -12,6 +13,15 @@ class Command(TyperCommand):
     Typer 0.29 would set one apart in every panel that has a switch, and leave too little room
     for the sentences on 80 columns.
     """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; every error knows its command, as Typer 0.29's do only in part."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            if getattr(error, "ctx", ctx) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help."""

@@ -165,7 +165,7 @@ def rm(
     gpt2 models rm gpt2 --precision int8 --yes
     """
     from gpt2cli.store import find_cached, remove_cached
-    from gpt2cli.terminal.notes import Notes
+    from gpt2cli.terminal.notes import Notes, confirm
     from gpt2cli.terminal.tables import format_size
 
     found = find_cached(name, revision=revision, precision=_value(precision))
@@ -173,19 +173,11 @@ def rm(
     with Notes(quiet=quiet) as notes:
         for model in found:
             notes.note(f"{model.name} {model.precision}: {model.path}")
-        if not yes and not _confirm(f"Remove {size}?"):
+        if not yes and not confirm(f"Remove {size}?"):
             notes.note("nothing was removed")
             raise typer.Exit(1)
         remove_cached(found)
         notes.note(f"removed {size}")
-
-
-def _confirm(question: str) -> bool:
-    """Ask on stderr; no answer is a no."""
-    try:
-        return typer.confirm(question, err=True)
-    except typer.Abort:
-        return False
 
 
 def _value(precision: PrecisionChoice | None) -> str | None:

@@ -39,7 +39,10 @@ def flatten(command: Callable[..., None]) -> Callable[..., None]:
         for name in built_in:
             if values.get(name) is None:
                 values[name] = defaults[name].value if name in defaults else built_in[name]
-        with naming_origins({name: default.origin for name, default in defaults.items()}):
+        origins = {name: default.origin for name, default in defaults.items()}
+        if values.get("json_schema") is not None:  # what is wrong is wrong in the file
+            origins["json_schema"] = f"--json-schema {values['json_schema']}"
+        with naming_origins(origins):
             for name, group in groups.items():
                 values[name] = group(**{f.name: values.pop(f.name) for f in fields(group)})
             command(**values)

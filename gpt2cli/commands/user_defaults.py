@@ -165,9 +165,11 @@ def read_file(options: Iterable[DeclaredOption]) -> dict[str, UserDefault]:
     return found
 
 
-def _check_keys(values: Iterable[str]) -> None:
-    for key in values:
+def _check_keys(values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
         try:
             find_option(key)
         except UsageError as error:
-            raise UsageError(f"{config_file()}: {error}") from error
+            in_table = isinstance(value, dict)
+            fault = f"expected settings in no table, found [{key}]" if in_table else error
+            raise UsageError(f"{config_file()}: {fault}") from error

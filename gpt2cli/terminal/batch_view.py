@@ -41,6 +41,8 @@ class BatchView:
         if isinstance(self._output, Journal):
             if result.sample == 0:
                 self._output.begin(result.item.digest)
+            if result.error is not None and result.item.prepared is not None:
+                self._output.foresee_error()
             self._output.write(text.encode())
         else:
             self._output.write(text)

@@ -82,6 +82,18 @@ def write_error(message: str) -> None:
     write_line(f"{PROGRAM}: error: {' '.join(message.split())}")
 
 
+def confirm(question: str) -> bool:
+    """Ask on stderr; all that stdin says but yes is a no, and so is nothing."""
+    if sys.stdin is None:
+        return False
+    sys.stderr.write(make_safe(f"{PROGRAM}: {question} [y/N] "))
+    sys.stderr.flush()
+    answer = sys.stdin.buffer.readline()
+    if not (sys.stdin.isatty() and answer.endswith(b"\n")):  # nobody's Enter has ended the line
+        write_line("")
+    return answer.strip().lower() in (b"y", b"yes")
+
+
 def end_line() -> None:
     """End a line on the terminal in which somebody, or the echo of Ctrl-C, has left the cursor."""
     if sys.stderr is not None and sys.stderr.isatty():

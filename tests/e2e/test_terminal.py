@@ -145,3 +145,11 @@ def test_ctrl_c_before_anything_is_shown_gives_the_shell_a_line_of_its_own(
     with open_when_read(fifo):
         terminal.process.sendintr()
         assert terminal.finish() == Finished(130, b"", "^C\n")
+
+
+def test_ctrl_c_at_a_question_is_130(program: Program) -> None:
+    """It is no answer: nothing more is said, and the prompt of the shell gets its own line."""
+    terminal = Terminal(program, ("models", "rm", "starter"), {})
+    terminal.process.expect_exact("? [y/N] ")
+    terminal.process.sendintr()
+    assert terminal.finish() == Finished(130, b"", "^C\n")

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -129,3 +130,28 @@ def test_a_damaged_file_is_one_line(
         raise CheckpointError(tmp_path, checkpoint.find_faults(read_config(tmp_path)))
     assert str(caught.value).startswith(f"{tmp_path}: model.safetensors cannot be read: ")
     assert "\n" not in str(caught.value)
+    assert "deserializing" not in str(caught.value)  # the library's words are for programmers
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "it ends within its header, after 0 bytes"),
+        (b"<html>", "it ends within its header, after 6 bytes"),
+        (join({}, b"", size=40), "it ends within its header, after 10 bytes"),
+        (join({}, b"abc"), "it has 13 bytes, more or fewer than its header says"),
+        (
+            b"PK\3\4\0\0\1\0ab",
+            "it is no safetensors file, its header would have 281475044035408 bytes",
+        ),
+        (join(b"{]", b""), r"its header is damaged \(.* at line 1 column 2\)"),
+    ],
+    ids=["empty", "short", "in the header", "too long", "a zip archive", "not JSON"],
+)
+def test_damage_is_told_with_what_to_do(tmp_path: pathlib.Path, content: bytes, told: str) -> None:
+    """A download that broke off is the usual case."""
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(content)
+    with path.open("rb") as opened, pytest.raises(TensorFileError) as caught:
+        SafetensorsFile(path, opened)
+    assert re.fullmatch(rf"{told}.*; copy or download it again", str(caught.value))

@@ -115,7 +115,7 @@ def test_another_kind_of_tokenizer_is_refused_by_name(tmp_path: pathlib.Path, ki
 
 @pytest.mark.parametrize(
     ("decoder", "shown"),
-    [({"type": "WordPiece", "prefix": "##", "cleanup": True}, "WordPiece"), (None, "None")],
+    [({"type": "WordPiece", "prefix": "##", "cleanup": True}, "WordPiece"), (None, "nothing")],
 )
 def test_bpe_without_bytes_is_refused(tmp_path: pathlib.Path, decoder: object, shown: str) -> None:
     """BPE over characters has another decoder."""
@@ -249,6 +249,14 @@ def test_damaged_vocabulary_files_are_one_line(
     with pytest.raises(CheckpointError, match="the tokenizer cannot be read: ") as caught:
         read_tokenizer(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_tokenizer_without_tokens_is_refused(tmp_path: pathlib.Path) -> None:
+    """It would leave nothing that could be drawn."""
+    (tmp_path / "vocab.json").write_text("{}")
+    (tmp_path / "merges.txt").write_text("")
+    with pytest.raises(CheckpointError, match="the tokenizer has no tokens, expected byte-level"):
+        read_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize("missing", [["vocab.json"], ["merges.txt"], ["vocab.json", "merges.txt"]])

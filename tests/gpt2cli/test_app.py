@@ -99,6 +99,28 @@ def test_version_is_one_line_on_stdout() -> None:
         (["wrong"], "gpt2: error: No such command 'wrong' (see gpt2 --help)\n"),
         (["--x"], "gpt2: error: No such option: --x (see gpt2 --help)\n"),
         (
+            ["bench", "a"],
+            "gpt2: error: Got unexpected extra argument(s) (a) (see gpt2 bench --help)\n",
+        ),
+        (
+            ["generate", "-5 degrees"],
+            "gpt2: error: No such option: -5; a text that begins with - comes after -- (see gpt2 "
+            "generate --help)\n",
+        ),
+        (
+            ["generate", "--regx", "a"],
+            "gpt2: error: No such option: --regx (Possible options: --regex) (see gpt2 generate "
+            "--help)\n",
+        ),
+        (
+            ["generate", "--regex"],
+            "gpt2: error: Option '--regex' requires an argument (see gpt2 generate --help)\n",
+        ),
+        (
+            ["config", "show", "--json=1"],
+            "gpt2: error: Option '--json' does not take a value (see gpt2 config show --help)\n",
+        ),
+        (
             ["generate", "a", "b"],
             "gpt2: error: Got unexpected extra argument(s) (b); a text with spaces stands in "
             "quotes (see gpt2 generate --help)\n",

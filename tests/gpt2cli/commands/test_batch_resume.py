@@ -112,7 +112,34 @@ def test_the_summary_tells_what_was_done_before(broken: Batch) -> None:
     same = ("--ignore-eos", "--jsonl", "-n", "6", "-o", broken.out)
     result = invoke("batch", broken.file, "-m", broken.model, *same, "--resume")
     assert result.stderr.startswith("gpt2: 2 records, 12 tokens in ")
-    assert result.stderr.endswith("; 2 of the input were done before\n")
+    assert result.stderr.endswith("; 2 of the input were done before, 1 error among them\n")
+
+
+@pytest.mark.parametrize("form", ["jsonl", "text"])
+def test_an_error_that_arose_in_the_run_counts_when_it_is_gone_on_with(
+    batch: Batch, form: str
+) -> None:
+    """As one of the input does, wherever the run was killed: here no token is left to draw."""
+    batch.file.write_bytes(b'{"prompt": "z", "regex": "b", "ban": "b"}\n{"prompt": "zz"}\n')
+    options = ("--format", form, "--seed", "3")
+    assert batch.run(*options).exit_code == 1
+    output, journal = batch.files
+    header, failed, mark, done = journal.splitlines(keepends=True)
+    first = output[: output.index(b"\n") + 1]
+    for left in (
+        (output, journal),
+        (output[:-1], journal),
+        (first, header + failed + mark + done[:5]),
+        (first, header + failed + mark),
+        (first[:-1], header + failed + mark),
+        (b"", header + failed + mark),
+        (b"", header + failed + mark[:4]),
+        (b"", header + failed),
+    ):
+        batch.out.write_bytes(left[0])
+        batch.journal.write_bytes(left[1])
+        assert batch.run(*options, "--resume").exit_code == 1, left
+        assert batch.files == (output, journal), left
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ def test_a_key_may_be_written_as_elsewhere(keep: Keep, key: str) -> None:
         ("greedy", "maybe", "greedy: expected on or off, found 'maybe'"),
         ("temp", "1", "there is no setting temp; did you mean temperature?"),
         ("output", "x", "there is no setting output; `gpt2 config show` lists them all"),
+        ("regex", "(a", "regex: unclosed group"),
         ("min_new_tokens", "300", "min_new_tokens: expected at most --max-new-tokens, 256"),
     ],
 )
@@ -139,6 +140,13 @@ def test_a_file_with_a_wrong_key_or_value_can_be_mended(keep: Keep) -> None:
     assert invoke("config", "show").exit_code == 2
     assert invoke("config", "set", "top_k", "5").exit_code == 0
     assert read_config() == {"top_k": 5}
+
+
+def test_an_empty_text_is_told_in_quotes(keep: Keep) -> None:
+    """Else it would not be seen."""
+    path = keep("")
+    result = invoke("config", "set", "regex", "")
+    assert (result.exit_code, result.stderr) == (0, f'gpt2: regex is "" in {path}\n')
 
 
 @pytest.mark.parametrize(("key", "code"), [("top_k", 0), ("temp", 2)])

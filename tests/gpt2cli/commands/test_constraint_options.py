@@ -105,7 +105,7 @@ def test_a_ban_that_leaves_nothing_is_an_error_in_one_line(starter_folder: pathl
         (("--regex", "("), "--regex: unclosed group"),
         (("--regex", "a", "--choice", "b"), "--regex: expected one constraint, found --choice too"),
         (("--choice", ""), "--choice: expected some text, found an empty one"),
-        (("--json-schema", "no-such-file"), "--json-schema: cannot read no-such-file: "),
+        (("--json-schema", "no-such-file"), "--json-schema no-such-file: it cannot be read: "),
         (("--regex", "a", "--beams", "2"), "--regex: expected no --beams beside it"),
     ],
     ids=str,
@@ -124,6 +124,32 @@ def test_a_bad_constraint_is_wrong_usage(
     result = invoke(command, source, "-m", starter_folder, *options)
     assert result.exit_code == 2
     assert error_line(result).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "it is not JSON: Expecting value (line 1, column 1)"),
+        (b'{"type":\n', "it is not JSON: Expecting value (line 2, column 1)"),
+        (b'{"a": "\xff"}', "it is not valid UTF-8 (byte 7)"),
+        (b"[" * 100_000, "it is nested too deeply or has too long numbers"),
+        (b"[1]", "expected a JSON schema, an object, found [1]"),
+        (b'{"type": "strin"}', "Invalid type: strin"),
+        (b'{"not": {}}', 'Unimplemented keys: ["not"]'),
+    ],
+    ids=["empty", "cut", "latin-1", "deep", "a list", "a wrong type", "not supported"],
+)
+@pytest.mark.parametrize("command", ["generate", "batch"])
+def test_what_is_wrong_with_a_schema_is_told_with_its_file(
+    starter_folder: pathlib.Path, tmp_path: pathlib.Path, command: str, content: bytes, told: str
+) -> None:
+    """Whether it is the file, its JSON, or what the schema says."""
+    schema = tmp_path / "schema"
+    schema.write_bytes(content)
+    (tmp_path / "in").write_text("x\n")
+    source = "x" if command == "generate" else tmp_path / "in"
+    result = invoke(command, source, "-m", starter_folder, "--json-schema", schema)
+    assert (result.exit_code, error_line(result)) == (2, f"--json-schema {schema}: {told}")
 
 
 def test_a_record_has_its_own_constraint(

@@ -59,13 +59,13 @@ def test_each_precision_is_a_model_of_its_own() -> None:
     assert [json.loads(line)["precision"] for line in left] == ["fp32"]
 
 
-@pytest.mark.parametrize("answer", ["n\n", ""])
-def test_rm_asks_and_keeps_all_without_a_yes(answer: str) -> None:
-    """No answer is a no, told by the exit code."""
+@pytest.mark.parametrize("answer", [b"n\n", b"", b"perhaps\n", b"\xff"])
+def test_rm_asks_and_keeps_all_without_a_yes(answer: bytes) -> None:
+    """No answer is a no, told by the exit code; on stdout stands nothing."""
     result = CliRunner().invoke(app, ["models", "rm", "starter"], input=answer)
 
-    assert result.exit_code == 1
-    assert "nothing was removed" in result.stderr
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.endswith(" MB? [y/N] \ngpt2: nothing was removed\n")
     assert "starter" in CliRunner().invoke(app, ["models", "list"]).stdout
 
 

@@ -85,6 +85,7 @@ def test_what_is_no_value_is_an_error_that_names_the_variable_or_the_file_and_ke
         ('stop = ["a", 1]', "stop: expected a text, found 1"),
         ("top_k = true", "top_k: expected a whole number 0 or more, found 'True'"),
         ("[top_k]", "top_k: expected a whole number 0 or more, found '{}'"),
+        ("[generate]\ntop_k = 1", "expected settings in no table, found [generate]"),
     ],
 )
 def test_a_value_of_another_kind_is_an_error_too(keep: Keep, toml: str, reason: str) -> None:
