@@ -8,7 +8,7 @@ Gpt2Error                a known failure: one line, exit code 1
 ├── ConversationError    a conversation's file cannot be written, or gone on with
 ├── PackageError         an optional package is not installed
 ├── DeviceError          the device asked for cannot run the model
-│   └── DeviceFullError  its memory is full (in engine/devices.py)
+│   └── DeviceFullError  its memory is full
 └── OutputError          the result cannot be written
 """
 
@@ -47,6 +47,10 @@ class PackageError(Gpt2Error):
 
 class DeviceError(Gpt2Error):
     """The device asked for cannot run the model."""
+
+
+class DeviceFullError(DeviceError):
+    """The device's memory does not hold what was asked of it; less might do."""
 
 
 class OutputError(Gpt2Error):

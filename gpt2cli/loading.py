@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from gpt2cli.device_choice import DeviceChoice, find_device
-from gpt2cli.engine import AUTO, Device, DeviceFullError, Engine, choose_slots, count_cores
+from gpt2cli.engine import AUTO, Device, Engine, choose_slots, count_cores
 from gpt2cli.engine.captured import captured
-from gpt2cli.errors import DeviceError, ModelError, UsageError
+from gpt2cli.errors import DeviceError, DeviceFullError, ModelError, UsageError
 from gpt2cli.model_folder import ModelFolder
 from gpt2cli.sampling import Sampler
 from gpt2cli.store import Listener, StoredModel, find_model
@@ -48,7 +48,8 @@ def load_model(
 ) -> LoadedModel:
     """Find and load a model; None is the default one.
 
-    `max_slots`: how many run side by side, None: as many as pay. `min_slots`: what one may need.
+    `max_slots`: how many are to run side by side, None: as many as pay; a device whose memory does
+    not hold them runs fewer, with a note. `min_slots`: the fewest that are of use.
 
     Raises:
         ModelError: if it cannot be had, converted or loaded.
@@ -80,8 +81,7 @@ def load_model(
         def open_with(count: int) -> Engine:
             return Engine(stored.folder, where, max_slots=count, threads=cores)
 
-        fewest = max(max_slots or 1, min_slots)  # a number that was asked for is not lessened
-        return stored, open_fitting(open_with, slots, fewest=fewest, listener=listener)
+        return stored, open_fitting(open_with, slots, fewest=min_slots, listener=listener)
 
     choice = find_device(device)
     stored, engine = open_engine(open_on, choice, may_fall_back=device == AUTO, listener=listener)
@@ -146,17 +146,29 @@ def open_fitting(
 ) -> Engine:
     """Open the engine with so many slots, or half as many as often as it takes to fit.
 
+    That it has fewer is told in a note: on a device the texts may depend on it.
+
     Raises:
         DeviceFullError: if not even the fewest fit.
     """
+    fitting = slots
     while True:
         try:
-            return open_with(slots)
+            engine = open_with(fitting)
+            break
         except DeviceFullError:
-            if slots <= fewest:
+            if fitting <= fewest:
                 raise
-            slots = max(fewest, slots // 2)
-            listener.note(f"the device's memory is full: trying {slots} rows at once")
+            fitting = max(fewest, fitting // 2)
+    note_fewer_slots(engine, slots, listener)
+    return engine
+
+
+def note_fewer_slots(engine: Engine, slots: int, listener: Listener) -> None:
+    """Tell if the engine has fewer slots than it had, or was to have."""
+    held = engine.max_slots
+    if held < slots:
+        listener.note(f"the memory of {engine.device} holds {held} rows at once, not {slots}")
 
 
 def _check_on(folder: ModelFolder, device: Device) -> None:

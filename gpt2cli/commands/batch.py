@@ -90,15 +90,18 @@ def _run(ready: "ReadyBatch", output: BatchOutputOptions, notes: "Notes") -> int
         Exit: after Ctrl-C, or when nobody reads any more; what was done has been written.
     """
     from gpt2cli.batch import BatchRun
+    from gpt2cli.loading import note_fewer_slots
     from gpt2cli.terminal.batch_view import BatchView
     from gpt2cli.terminal.interrupt import ctrl_c_as_flag
     from gpt2cli.terminal.progress import BatchProgress
 
     model, items, journal = ready.model, ready.items, ready.journal
+    slots = model.engine.max_slots
     progress = BatchProgress(
         notes,
         total_bytes=ready.input_bytes,
         done=0 if journal is None else journal.done,
+        done_errors=0 if journal is None else journal.errors,
         hidden=journal is None and _is_stdout_a_terminal(),  # records are progress enough there
     )
     with _open_output(ready, output) as opened, ctrl_c_as_flag() as pressed, progress:
@@ -113,11 +116,12 @@ def _run(ready: "ReadyBatch", output: BatchOutputOptions, notes: "Notes") -> int
         run = BatchRun(
             items,
             view.show,
-            slots=model.engine.max_slots,
+            slots=slots,
             interrupted=lambda: pressed() or opened.is_abandoned(),
         )
         run.run(model.engine, model.tokenizer, model.sampler, counts=ready.counts)
         abandoned = opened.is_abandoned()
+    note_fewer_slots(model.engine, slots, notes)
     if pressed() and journal is not None:
         notes.note(f"interrupted after {progress.records} records; --resume goes on from there")
     if pressed() or abandoned:

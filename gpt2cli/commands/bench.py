@@ -1,5 +1,6 @@
 """`gpt2 bench`: how fast a model runs on this machine."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -62,6 +63,7 @@ def _get_ready(measuring: BenchOptions, model: ModelOptions, notes: "Notes") -> 
         batch_sizes=tuple(measuring.batch_size or BenchConfig().batch_sizes),
     )
     slots = max(config.batch_sizes)
-    n_positions = load(model, max_slots=slots, listener=notes).engine.shape.n_positions
+    open_model = partial(load, model, max_slots=slots, min_slots=slots)  # fewer measure nothing
+    n_positions = open_model(listener=notes).engine.shape.n_positions
     silent = Notes(quiet=True)  # what it told once it need not tell again
-    return Bench(config.settle(n_positions), lambda: load(model, max_slots=slots, listener=silent))
+    return Bench(config.settle(n_positions), partial(open_model, listener=silent))

@@ -106,9 +106,12 @@ def _stream(
         Exit: after Ctrl-C, when all that was made has been shown and the last line is finished.
     """
     from gpt2cli.generation import FinishReason
+    from gpt2cli.loading import note_fewer_slots
     from gpt2cli.terminal.interrupt import ctrl_c_as_flag
     from gpt2cli.terminal.statistics import process_seconds
 
+    engine = ready.model.engine
+    slots = engine.max_slots
     first_token_seconds = None
     at_limit = False
     with ctrl_c_as_flag() as interrupted:
@@ -123,10 +126,11 @@ def _stream(
             view.end()
             raise
         view.end()
+    note_fewer_slots(engine, slots, notes)
     if interrupted():
         raise typer.Exit(exit_codes.INTERRUPTED)
     if at_limit:
-        limit = ready.model.engine.shape.n_positions
+        limit = engine.shape.n_positions
         way_out = "" if ready.prepared.request.search.on else "; --overflow slide goes on"
         notes.note(f"stopped at the model's limit of {limit} tokens{way_out}")
     return first_token_seconds

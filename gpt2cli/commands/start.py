@@ -1,5 +1,6 @@
 """From options to a loaded model and a request that is ready to run."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -100,8 +101,9 @@ def get_ready(
         allow_special=allow_special,
         logprobs=logprobs,
     )
-    slots = asked.search.beams if asked.search.on else min(samples, _MOST_SLOTS)
-    loaded = load(model, max_slots=slots, listener=listener)
+    beams = asked.search.beams  # 1 where nothing is searched
+    slots = beams if asked.search.on else min(samples, _MOST_SLOTS)
+    loaded = load(model, max_slots=slots, min_slots=beams, listener=listener)
     settled = settle_options(given, loaded.stored.folder.generation_config)
     request = replace(request, sampling=settled.sampling, generation=settled.generation)
     prepared = prepare(request, loaded.tokenizer, loaded.engine.shape)
@@ -179,8 +181,11 @@ def _read_bias(text: str) -> tuple[str, float]:
             return token, float(bias)
     except ValueError:
         pass
-    shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
-    raise UsageError(f"--logit-bias: expected ID_OR_TEXT=NUMBER, found {shown!r}")
+    raise UsageError(f"--logit-bias: expected ID_OR_TEXT=NUMBER, found {_shorten(text)!r}")
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def give_limits(options: LimitOptions) -> dict[str, Any]:
@@ -195,7 +200,7 @@ def give_constraint(options: ConstraintOptions) -> dict[str, Any]:
     """Return what the user gave of ConstraintConfig's fields; None: nothing.
 
     Raises:
-        UsageError: if the schema's file cannot be read.
+        UsageError: if the schema's file cannot be read, or holds no JSON object.
     """
     given: dict[str, Any] = asdict(options)
     if options.choice is not None:
@@ -207,8 +212,20 @@ def give_constraint(options: ConstraintOptions) -> dict[str, Any]:
 
 def _read_schema(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        schema = json.loads(text)
     except OSError as error:
-        raise UsageError(f"--json-schema: cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"--json-schema: it cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"--json-schema: {path} is not valid UTF-8") from error
+        fault = f"it is not valid UTF-8 (byte {error.start})"
+        raise UsageError(f"--json-schema: {fault}") from error
+    except json.JSONDecodeError as error:
+        fault = f"it is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+        raise UsageError(f"--json-schema: {fault}") from error
+    except (ValueError, RecursionError) as error:
+        fault = "it is nested too deeply or has too long numbers"
+        raise UsageError(f"--json-schema: {fault}") from error
+    if not isinstance(schema, dict):
+        shown = _shorten(json.dumps(schema))
+        raise UsageError(f"--json-schema: expected a JSON schema, an object, found {shown}")
+    return text

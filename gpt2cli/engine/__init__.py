@@ -15,7 +15,6 @@ from gpt2cli.engine.devices import (  # noqa: E402
     AUTO,
     CUDA_PIP,
     Device,
-    DeviceFullError,
     Driver,
     ask_driver,
     choose_device,
@@ -25,6 +24,7 @@ from gpt2cli.engine.engine import Engine  # noqa: E402
 from gpt2cli.engine.profile import NodeRun, profile_step  # noqa: E402
 from gpt2cli.engine.session import RUNTIME_VERSION  # noqa: E402
 from gpt2cli.engine.slots import choose_slots  # noqa: E402
+from gpt2cli.errors import DeviceFullError  # noqa: E402
 
 __all__ = [
     "AUTO",

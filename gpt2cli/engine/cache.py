@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from gpt2cli.engine.copy_graph import build_copy_graph
-from gpt2cli.engine.cuda import allocate_zeros, explain_failure
+from gpt2cli.engine.cuda import DeviceMemory, allocate_zeros, explain_failure
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.session import open_copy_session
 from gpt2cli.model_folder import ModelShape
@@ -34,6 +34,9 @@ class KVCache(Protocol):
     def bind(self, binding: Any, first_row: int, rows: int) -> None:
         """Bind consecutive rows as past and as present, in place."""
 
+    def restart(self, rows: int) -> None:
+        """Forget all that is stored; what is more than `rows` rows need is given back."""
+
 
 class HostCache:
     """KV cache in NumPy arrays, as large as the need: rows and capacity change in steps of two."""
@@ -47,19 +50,21 @@ class HostCache:
         self._arrays = [np.zeros(self._axes(0, 0), element) for _ in cache_names(shape)]
 
     def reserve(self, rows: int, length: int) -> None:
-        """Make room; a cache four times too long is shrunk, since masked places cost time."""
+        """Make room; a cache four times too long is shrunk, since masked places cost time.
+
+        Rows that nothing needs any more are given back when there is a new cache anyway.
+        """
         assert length <= self._shape.n_positions
         capacity = _step_up(length, _SMALLEST_CAPACITY, self._shape.n_positions)
         if self.capacity >= capacity > self.capacity // 4:
             capacity = self.capacity
         if rows <= self.rows and capacity == self.capacity:
             return
-        if rows > self.rows:
-            self.rows = _step_up(rows, 1, None)
+        self.rows = _step_up(rows, 1, None)
         kept = min(capacity, self.capacity)
         for index, old in enumerate(self._arrays):  # one at a time: the peak is one layer's copy
             new = np.zeros(self._axes(self.rows, capacity), self._element)  # [R, H, M, D]
-            new[: len(old), :, :kept] = old[:, :, :kept]
+            new[: len(old), :, :kept] = old[: self.rows, :, :kept]
             self._arrays[index] = new
         self.capacity = capacity
         self.version += 1
@@ -75,6 +80,12 @@ class HostCache:
         for name, array in zip(cache_names(self._shape), self._arrays, strict=True):
             address = array.ctypes.data + first_row * array.strides[0]
             _bind_both(binding, name, Device("cpu"), self._element, shape, address)
+
+    def restart(self, rows: int) -> None:
+        """Give all memory back; it grows with the need again."""
+        self.rows = self.capacity = 0
+        self.version += 1
+        self._arrays = [np.zeros(self._axes(0, 0), self._element) for _ in self._arrays]
 
     def _axes(self, rows: int, capacity: int) -> tuple[int, int, int, int]:
         return rows, self._shape.n_head, capacity, self._shape.head_dim
@@ -94,13 +105,11 @@ class DeviceCache:
         self._shape = shape
         self._device = device
         self._element = element
-        self.rows = rows
         self.capacity = shape.n_positions
         self.version = 0
         self._row_axes = (1, shape.n_head, self.capacity, shape.head_dim)
-        axes = (rows, *self._row_axes[1:])  # [R, H, M, D]
-        self._memory = allocate_zeros(axes, element, device, count=len(cache_names(shape)))
         self._copier: Any = None
+        self._take_memory(rows)
 
     def reserve(self, rows: int, length: int) -> None:
         """Check that there is room: the memory was fixed when the engine was made."""
@@ -131,6 +140,22 @@ class DeviceCache:
         for index, name in enumerate(cache_names(self._shape)):
             address = self._address(index, first_row)
             _bind_both(binding, name, self._device, self._element, shape, address)
+
+    def restart(self, rows: int) -> None:
+        """Give all memory back and take what `rows` rows need: for a copy there may be no room.
+
+        Raises:
+            DeviceFullError: if they do not fit.
+        """
+        self.version += 1
+        self._memory = DeviceMemory((), None)
+        self._take_memory(rows)
+
+    def _take_memory(self, rows: int) -> None:
+        self.rows = rows
+        axes = (rows, *self._row_axes[1:])  # [R, H, M, D]
+        count = len(cache_names(self._shape))
+        self._memory = allocate_zeros(axes, self._element, self._device, count=count)
 
     def _address(self, index: int, row: int) -> int:
         row_bytes = int(np.prod(self._row_axes)) * self._element.itemsize

@@ -10,10 +10,10 @@ import numpy as np
 import onnxruntime
 
 from gpt2cli.engine.captured import captured
-from gpt2cli.engine.devices import CUDA_PIP, Device, DeviceFullError
+from gpt2cli.engine.devices import CUDA_PIP, Device
 from gpt2cli.engine.runtime import ONE_RUNTIME_PIP
 from gpt2cli.engine.tiny_graphs import PRODUCT, ZEROS
-from gpt2cli.errors import DeviceError
+from gpt2cli.errors import DeviceError, DeviceFullError
 
 CUDA_PROVIDER: Final = "CUDAExecutionProvider"
 RUNTIME_PACKAGES: Final = ("onnxruntime", "onnxruntime-gpu")

@@ -42,10 +42,6 @@ class Device:
         return self.kind if self.kind == "cpu" else f"cuda:{self.index}"
 
 
-class DeviceFullError(DeviceError):
-    """The device's memory does not hold what was asked of it; less might do."""
-
-
 @dataclass(frozen=True, slots=True)
 class Driver:
     """What NVIDIA's driver library says; `reason` tells why it has no device."""

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from gpt2cli.engine.cache import DeviceCache, HostCache, KVCache
 from gpt2cli.engine.cuda import explain_failure
 from gpt2cli.engine.devices import Device, count_cores
+from gpt2cli.engine.huge_pages import HugePages
 from gpt2cli.engine.session import RUNTIME_VERSION, cache_dtype, open_session
-from gpt2cli.errors import DeviceError
+from gpt2cli.errors import DeviceError, DeviceFullError
 from gpt2cli.model_folder import ModelFolder, ModelShape
 
 Logits = NDArray[np.float32]
@@ -58,6 +59,7 @@ class Engine:
         self._step: _Step | None = None
         self._prefills = 0
         self._shrinks = device.kind != "cpu"
+        self._huge_pages = HugePages() if device.kind == "cpu" else None
 
     @property
     def shape(self) -> ModelShape:
@@ -110,6 +112,8 @@ class Engine:
         """
         rows = len(self._lengths)
         assert len(ids) == rows
+        if self._huge_pages:
+            self._huge_pages.step()
         self._reserve(max(self._lengths) + 1)
         if self._step is None or not self._step.serves(rows, self._cache.version):
             self._step = self._bind(0, rows, 1)
@@ -140,6 +144,16 @@ class Engine:
             self.fork(last, slot)
         self._lengths.pop()
 
+    def restart(self, max_slots: int) -> None:
+        """Close every slot, and go on with so many: a device's memory for others is given back.
+
+        Raises:
+            DeviceFullError: if the device does not hold so many; then none can be opened.
+        """
+        self._lengths = []
+        self._max_slots = max_slots
+        self._cache.restart(max_slots)
+
     def _bind(self, first_row: int, rows: int, asked: int) -> "_Step":
         axes = (rows, asked, self._shape.vocab_size)
         return _Step(self._session, self._cache, self.device, first_row, axes)
@@ -152,6 +166,8 @@ class Engine:
             options.add_run_config_entry(_SHRINK_ARENA, f"gpu:{self.device.index}")
             try:
                 return step.run(*inputs, options=options)
+            except DeviceFullError:  # of the step
+                raise
             except DeviceError:  # perhaps of the option itself, which is no reason to fail
                 self._shrinks = False
         return step.run(*inputs)

@@ -2,7 +2,6 @@
 
 from gpt2cli.generation.interfaces import Counts, LogitsEngine, SampleSource
 from gpt2cli.generation.kept import KeptSlot
-from gpt2cli.generation.loop import generate, generate_from
 from gpt2cli.generation.ordering import in_sample_order
 from gpt2cli.generation.requests import (
     Chunk,
@@ -17,6 +16,7 @@ from gpt2cli.generation.requests import (
     prepare,
     seed_of,
 )
+from gpt2cli.generation.run import generate, generate_from
 
 __all__ = [
     "Chunk",

@@ -46,11 +46,24 @@ class BeamSearch:
         ends = 0 if request.generation.ignore_eos else len(tokenizer.eos_token_ids)
         # Even if all beams end in each way that they can, there are as many others to go on with.
         self._candidates = max(2, 1 + ends) * request.search.beams
+        self._first = Sample(tokenizer, prepared, 0, limit)  # never fed
         self._length = 0  # tokens of each beam
-        self._beams = [Beam(Sample(tokenizer, prepared, 0, limit))]  # those that go on, best first
+        self._beams: list[Beam] = []  # those that go on, best first
         self._hypotheses: list[Hypothesis] = []  # best first, as many as beams at most
-        if self._beams[0].sample.finished:  # nothing is to be drawn at all
-            self._hypotheses = [Hypothesis(self._beams.pop(), 0.0)] * self._wanted
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with the prompt as the only beam; whatever was found is found again."""
+        self._length = 0
+        self._beams = [Beam(self._first.fork())]
+        self._hypotheses = []
+        if self._first.finished:  # nothing is to be drawn at all
+            self._end_all()
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The place of its first completion in the order of all samples."""
+        return self._first.place
 
     @property
     def slots(self) -> int:
@@ -84,8 +97,7 @@ class BeamSearch:
         totals = [beam.total for beam in self._beams]
         found = find_continuations(sampler, logits, rows, totals, count=self._candidates)
         if not found and not self._hypotheses:
-            self._beams[0].sample.fail(str(explain(logits[0])))
-            self._hypotheses = [Hypothesis(self._beams[0], 0.0)] * self._wanted
+            self.fail(str(explain(logits[0])))
         self._length += 1
         going_on: list[tuple[Beam, int]] = []
         for rank, continuation in enumerate(found):
@@ -101,6 +113,11 @@ class BeamSearch:
         if self._is_over():
             self._beams = []
         return [parent for _, parent in going_on][: len(self._beams)]
+
+    def fail(self, error: str) -> None:
+        """End with the error as each of the completions."""
+        self._beams[0].sample.fail(error)
+        self._end_all()
 
     def finish(self) -> Iterator[Chunk]:
         """Yield the best completions, each whole; an error for each that there is not."""
@@ -126,6 +143,11 @@ class BeamSearch:
         for number, hypothesis in enumerate(self._hypotheses[: self._wanted]):
             chunk = hypothesis.beam.sample.chunk(hypothesis.beam.text)
             yield replace(chunk, sample=number)
+
+    def _end_all(self) -> None:
+        """Let each completion end as the first beam has."""
+        self._hypotheses = [Hypothesis(self._beams[0], 0.0)] * self._wanted
+        self._beams = []
 
     def _grow(self, continuation: Continuation, logits: Logits) -> Beam:
         parent, token_id = continuation.parent, continuation.token_id

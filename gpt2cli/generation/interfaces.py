@@ -16,7 +16,8 @@ Logits = NDArray[np.float32]
 class LogitsEngine(Protocol):
     """What the loop needs of an engine; `gpt2cli.engine.Engine` is one, a test may script one.
 
-    Active slots are always 0 … n−1.
+    Active slots are always 0 … n−1. `extend`, `decode`, `fork` and `free` may raise a
+    DeviceFullError: then the slots may hold anything, and `restart` with fewer may help.
     """
 
     @property
@@ -27,6 +28,11 @@ class LogitsEngine(Protocol):
     @property
     def max_slots(self) -> int:
         """How many slots are to be active at once; a search with more beams runs alone."""
+        ...
+
+    @property
+    def most_slots(self) -> int:
+        """How many slots there can be for a search that needs more."""
         ...
 
     def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
@@ -47,6 +53,10 @@ class LogitsEngine(Protocol):
 
     def free(self, slot: int) -> None:
         """Close a slot; the last one moves into its place."""
+        ...
+
+    def restart(self, max_slots: int) -> None:
+        """Close every slot, and go on with so many; a DeviceFullError if they do not fit."""
         ...
 
 

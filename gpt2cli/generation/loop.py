@@ -4,12 +4,13 @@ It passes logits on unopened: the engine makes them, the sampler reads them.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from gpt2cli.errors import PromptError
+from gpt2cli.errors import DeviceFullError, PromptError
 from gpt2cli.generation.beams import BeamSearch
+from gpt2cli.generation.fewer_slots import Run, find_running, halve_slots
 from gpt2cli.generation.interfaces import Counts, Logits, LogitsEngine, SampleSource
 from gpt2cli.generation.kept import KeptSlot
 from gpt2cli.generation.requests import Chunk, PreparedRequest
@@ -18,84 +19,10 @@ from gpt2cli.sampling import Sampler
 from gpt2cli.tokenizer import Tokenizer
 
 
-def generate(
-    engine: LogitsEngine,
-    tokenizer: Tokenizer,
-    sampler: Sampler,
-    requests: Iterable[PreparedRequest],
-    *,
-    counts: Counts | None = None,
-    interrupted: Callable[[], bool] = lambda: False,
-    kept: KeptSlot | None = None,
-) -> Generator[Chunk, None, None]:
-    """Yield the chunks of all samples as they are made; `counts` is kept up to date meanwhile.
-
-    A finished sample's slot is taken by the next one at once. What a sample yields depends on its
-    request alone: each prompt is prefilled by itself. Once `interrupted` says so, the samples that
-    run finish with what they have and no other begins. Closing the iterator stops all work.
-
-    With `kept`, for runs of one sample each, the slot stays open between them: a prompt that begins
-    as the one before went on is prefilled from there, so the text depends on what came before.
-
-    Raises:
-        PromptError: if the options of a request leave nothing to choose.
-    """
-    chunks = generate_from(
-        _IterableSource(iter(requests)),
-        engine,
-        tokenizer,
-        sampler,
-        counts=counts,
-        interrupted=interrupted,
-        kept=kept,
-    )
-    with closing(chunks):
-        for chunk in chunks:
-            if chunk.finish is not None and chunk.finish.error is not None:
-                raise PromptError(chunk.finish.error)
-            yield chunk
-
-
-def generate_from(
-    source: SampleSource,
-    engine: LogitsEngine,
-    tokenizer: Tokenizer,
-    sampler: Sampler,
-    *,
-    counts: Counts | None = None,
-    interrupted: Callable[[], bool] = lambda: False,
-    kept: KeptSlot | None = None,
-) -> Generator[Chunk, None, None]:
-    """Do as `generate` with samples that may come later: those that run never wait for them.
-
-    A sample whose options leave nothing to choose finishes with the error; the others go on.
-    """
-    counts = counts if counts is not None else Counts()
-    loop = _Loop(engine, tokenizer, sampler, counts, interrupted, kept)
-    try:
-        yield from loop.run(source)
-    finally:
-        loop.close()
-
-
-class _IterableSource:
-    """Gives the samples of requests that are all there when they are asked for."""
-
-    def __init__(self, requests: Iterator[PreparedRequest]) -> None:
-        self._samples = (
-            (prepared, number) for prepared in requests for number in range(prepared.runs)
-        )
-        self.ended = False
-
-    def take(self, *, wait: bool) -> tuple[PreparedRequest, int] | None:
-        """Return the next sample; None at the end."""
-        sample = next(self._samples, None)
-        self.ended = sample is None
-        return sample
-
-
 @dataclass(slots=True)
-class _Loop:
+class Loop:
+    """One run; `close` must follow it, however it ends."""
+
     engine: LogitsEngine
     tokenizer: Tokenizer
     sampler: Sampler
@@ -104,29 +31,50 @@ class _Loop:
     kept: KeptSlot | None
     active: list[Sample] = field(default_factory=list)  # active[i] runs in slot i
     searches: list[BeamSearch] = field(default_factory=list)  # to which some of them belong
-    waiting: tuple[PreparedRequest, int] | None = None  # for more room than there is
+    waiting: deque[Run] = field(default_factory=deque)  # for more room than there is
 
     def run(self, source: SampleSource) -> Iterator[Chunk]:
         """Yield chunks until nothing is active and nothing will come."""
         while not self.interrupted():
-            yield from self._refill(source)
-            slid = [sample for sample in self.active if sample.needs_prefill]
-            for sample in slid:
-                yield from self._draw(self._prefill(sample), [sample])
-            if not self.active and self.waiting is None and source.ended:
+            try:
+                yield from self._step(source)
+            except DeviceFullError as error:
+                self._put_off(error)
+            if not self.active and not self.waiting and source.ended:
                 return
-            if self.active and not slid:  # else some may have finished: refill first
-                yield from self._decode()
         for search in self.searches:
             yield from search.interrupt()
-        for sample in self.active:
-            if not sample.finished:
-                yield sample.chunk(sample.interrupt())
+        for run in (*self.active, *self.waiting):
+            if isinstance(run, Sample) and run.begun and not run.finished:
+                yield run.chunk(run.interrupt())
 
     def close(self) -> None:
         """Free every slot."""
         while self.active:
             self._release(len(self.active) - 1)
+
+    def _step(self, source: SampleSource) -> Iterator[Chunk]:
+        yield from self._refill(source)
+        slid = [sample for sample in self.active if sample.needs_prefill]
+        for sample in slid:
+            self.engine.rewind(self.active.index(sample), 0)
+            yield from self._draw(self._prefill(sample), [sample])
+        if self.active and not slid:  # else some may have finished: refill first
+            yield from self._decode()
+
+    def _put_off(self, error: DeviceFullError) -> None:
+        """Let what runs wait until it can begin again, since the device's memory is full.
+
+        Raises:
+            DeviceFullError: if fewer slots are of no use.
+        """
+        runs = find_running(self.active, self.searches)
+        self.close()
+        self.searches = []
+        for run in runs:
+            run.restart()
+        self.waiting.extendleft(reversed(runs))
+        halve_slots(self.engine, error, fewest=max((run.slots for run in self.waiting), default=1))
 
     def _refill(self, source: SampleSource) -> Iterator[Chunk]:
         """Give finished samples' slots, then free ones, to who waits; close the rest.
@@ -135,16 +83,25 @@ class _Loop:
         that needs more than there ever is begins when it would be alone.
         """
         while not self.interrupted() and (room := self._count_room()) > 0:
-            if self.waiting is None:
-                self.waiting = source.take(wait=all(sample.finished for sample in self.active))
-            if self.waiting is None or room < min(self.waiting[0].slots, self.engine.max_slots):
+            if not self.waiting:
+                taken = source.take(wait=all(sample.finished for sample in self.active))
+                if taken is None:
+                    break
+                self.waiting.append(self._make_run(*taken))
+            if room < min(self.waiting[0].slots, self.engine.max_slots):
                 break
-            (prepared, number), self.waiting = self.waiting, None
-            if prepared.request.search.on:
-                yield from self._begin_search(prepared)
+            run = self.waiting.popleft()
+            if isinstance(run, BeamSearch):
+                yield from self._begin_search(run)
             else:
-                yield from self._begin_sample(prepared, number)
+                yield from self._begin_sample(run)
         self._release_finished()
+
+    def _make_run(self, prepared: PreparedRequest, number: int) -> Run:
+        limit = self.engine.shape.n_positions
+        if prepared.request.search.on:
+            return BeamSearch(self.tokenizer, prepared, limit)
+        return Sample(self.tokenizer, prepared, number, limit)
 
     def _count_room(self) -> int:
         """Return how many slots nobody has a claim to: a search may come to have all its beams."""
@@ -153,23 +110,26 @@ class _Loop:
         finished = sum(sample.finished for sample in self.active)
         return self.engine.max_slots - (len(self.active) - finished - searching) - claimed
 
-    def _begin_sample(self, prepared: PreparedRequest, number: int) -> Iterator[Chunk]:
-        sample = Sample(self.tokenizer, prepared, number, self.engine.shape.n_positions)
+    def _begin_sample(self, sample: Sample) -> Iterator[Chunk]:
         if sample.finished:  # nothing is to be drawn at all
             yield sample.chunk("")
             return
         self._place(sample)
-        yield from self._draw(self._prefill(sample), [sample])
+        logits = self._prefill(sample)
+        if not sample.behind:
+            yield from self._draw(logits, [sample])
 
-    def _begin_search(self, prepared: PreparedRequest) -> Iterator[Chunk]:
-        search = BeamSearch(self.tokenizer, prepared, self.engine.shape.n_positions)
+    def _begin_search(self, search: BeamSearch) -> Iterator[Chunk]:
+        if not search.ended and search.slots > (most := self.engine.most_slots):
+            expected = f"at most {most}, the rows that the device's memory holds"
+            search.fail(f"--beams: expected {expected}, found {search.slots}")
         if search.ended:
             yield from search.finish()
             return
         [sample] = search.samples
+        self.searches.append(search)
         self._place(sample)
         self._release_finished()  # for its beams
-        self.searches.append(search)
         yield from self._advance(search, self._prefill(sample))
 
     def _release_finished(self) -> None:
@@ -191,23 +151,21 @@ class _Loop:
 
         A request's samples thus share one prefill, and so do equal prompts that meet.
         """
-        slot = next((i for i, s in enumerate(self.active) if s.finished), len(self.active))
-        source = next(
-            (i for i, s in enumerate(self.active) if _shares_prefix(s, sample)),
-            None,
-        )
+        before = list(self.active)
+        slot = next((i for i, s in enumerate(before) if s.finished), len(before))
+        source = next((i for i, s in enumerate(before) if _shares_prefix(s, sample)), None)
+        self.active[slot : slot + 1] = [sample]  # before the engine may fail
         if source is not None:
-            sample.prefix_logits = self.active[source].prefix_logits
+            sample.prefix_logits = before[source].prefix_logits
             sample.feed(len(sample.prefix))
             if source != slot:
                 self.engine.fork(source, slot)
             self.engine.rewind(slot, len(sample.prefix))
-        elif slot < len(self.active):
+        elif slot < len(before):
             self.engine.rewind(slot, 0)
         elif self.kept is not None and self.kept.is_open:
             self.kept.lend(sample)
             self.engine.rewind(slot, sample.fed)
-        self.active[slot : slot + 1] = [sample]
 
     def _prefill(self, sample: Sample) -> Logits:
         """Return the logits after a sample's window: [1, V]."""
@@ -215,9 +173,7 @@ class _Loop:
         if sample.prefix_logits is not None:
             return sample.prefix_logits
         slot = self.active.index(sample)
-        if sample.slid:
-            self.engine.rewind(slot, 0)
-        ids = sample.window[sample.fed :]
+        ids = sample.window[sample.fed : sample.start]
         started = time.perf_counter()
         logits = self.engine.extend(slot, ids, [len(ids) - 1])
         self.counts.prefill_seconds += time.perf_counter() - started
@@ -229,14 +185,16 @@ class _Loop:
 
     def _decode(self) -> Iterator[Chunk]:
         """Make the logits after every active sample; samples draw by them, searches go on."""
-        ids = [sample.window[-1] for sample in self.active]
+        ids = [sample.window[sample.fed] for sample in self.active]
         started = time.perf_counter()
         logits = self.engine.decode(ids)  # [n, V]
         self.counts.decode_seconds += time.perf_counter() - started
         self.counts.decode_tokens += len(ids)
-        places = {sample: place for place, sample in enumerate(self.active)}
-        for sample in self.active:
+        places = {}
+        for place, sample in enumerate(self.active):
             sample.fed += 1
+            if not sample.behind:
+                places[sample] = place
         for search in list(self.searches):
             yield from self._advance(search, logits[[places.pop(s) for s in search.samples]])
         if places:
@@ -286,6 +244,7 @@ class _Loop:
             slot = slots[parent]
             if parent in parents[:place]:
                 slot = spare.pop() if spare else len(self.active)
+                self.active[slot : slot + 1] = [sample]  # before the engine may fail
                 self.engine.fork(slots[parent], slot)
             self.active[slot : slot + 1] = [sample]
         for slot in sorted(spare, reverse=True):
@@ -293,4 +252,5 @@ class _Loop:
 
 
 def _shares_prefix(active: Sample, waiting: Sample) -> bool:
-    return active.prefix_logits is not None and active.prefix == waiting.prefix
+    known = active.prefix_logits is not None and not waiting.slid
+    return known and active.prefix == waiting.prefix

@@ -22,6 +22,8 @@ class Sample:
     ) -> None:
         """Begin sample `number` of a request; `limit` is the model's `n_positions`."""
         request = prepared.request
+        self.slots = prepared.slots
+        self.is_beam = request.search.on
         self._index = request.index
         self._number = number
         self._limit = limit
@@ -35,6 +37,7 @@ class Sample:
         self._error: str | None = None
         self._logprobs: list[TokenLogprob] = []  # of what was drawn, if that is wanted
         self._window = list(prepared.prompt_ids)
+        self.start = len(self._window)  # how many ids of the window are prefilled, all by one call
         self._check_limits()
         self.prefix = tuple(self._window)  # the ids that the slot begins with, until they slide
         self.slid = False
@@ -76,6 +79,21 @@ class Sample:
         """Whether nothing more is to be drawn."""
         return self._finish is not None
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its place in the order of all samples."""
+        return self._index, self._number
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been drawn."""
+        return self._drawn > 0
+
+    @property
+    def behind(self) -> bool:
+        """Whether ids that were drawn are still to be fed again, before the next one is drawn."""
+        return self.fed < len(self._window)
+
     def take(self, token_id: int, logprob: TokenLogprob | None = None) -> str:
         """Accept the drawn id and return the text that is certain now; `logprob`: if wanted."""
         if token_id in self._eos_ids:
@@ -97,6 +115,13 @@ class Sample:
         """Take note that one prefill has put so many more ids of the window into the slot."""
         self.prefills.append((self.fed, self.fed + count))
         self.fed += count
+
+    def restart(self) -> None:
+        """Take note that the slot holds nothing; what was drawn stays."""
+        self.fed = 0
+        self.prefills = []
+        self.needs_prefill = True
+        self.prefix_logits = None
 
     def interrupt(self) -> str:
         """End here and return the text that was held back."""
@@ -148,10 +173,9 @@ class Sample:
     def _slide(self) -> None:
         """Keep the last half: learned positions cannot be shifted, so it is prefilled anew."""
         self._window = self._window[-max(1, self._limit // 2) :]
-        self.slid = self.needs_prefill = True
-        self.fed = 0
-        self.prefills = []
-        self.prefix_logits = None
+        self.start = len(self._window)
+        self.slid = True
+        self.restart()
 
     def _feed_stops(self, text: str) -> str:
         # As vLLM counts: the token that completes a stop sequence comes after the ones required.

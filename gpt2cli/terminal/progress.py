@@ -19,16 +19,24 @@ class BatchProgress:
     """
 
     def __init__(
-        self, notes: Notes, *, total_bytes: int | None, done: int = 0, hidden: bool = False
+        self,
+        notes: Notes,
+        *,
+        total_bytes: int | None,
+        done: int = 0,
+        done_errors: int = 0,
+        hidden: bool = False,
     ) -> None:
         """`total_bytes`: the size of the input if it is known, for the time that is left.
 
-        `done` input records were done by an earlier run; `hidden`: no bar.
+        `done` input records were done by an earlier run, of which `done_errors` are errors;
+        `hidden`: no bar.
         """
         self._shown = notes.watched and not hidden
         self._started = time.monotonic()
         self._total_bytes = total_bytes
         self._done = done
+        self._done_errors = done_errors
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self.records = 0
@@ -46,12 +54,13 @@ class BatchProgress:
 
     def summarise(self) -> str:
         """Return the run in one line."""
-        failed = f", {_count(self.errors, 'error')} among them" if self.errors else ""
-        before = f"; {self._done} of the input were done before" if self._done else ""
+        failed = _tell_errors(self.errors)
+        failed_before = _tell_errors(self._done_errors)
+        before = f"; {self._done} of the input were done before{failed_before}"
         seconds = time.monotonic() - self._started
         return (
             f"{_count(self.records, 'record')}{failed}, {_count(self.tokens, 'token')} "
-            f"in {seconds:.1f} s ({self._rate():.1f} tokens/s){before}"
+            f"in {seconds:.1f} s ({self._rate():.1f} tokens/s){before if self._done else ''}"
         )
 
     def _rate(self) -> float:
@@ -87,6 +96,10 @@ def make_bar() -> "Progress":
         console=Console(stderr=True, no_color=not wants_colour()),
         transient=True,
     )
+
+
+def _tell_errors(errors: int) -> str:
+    return f", {_count(errors, 'error')} among them" if errors else ""
 
 
 def _count(number: int, what: str) -> str:

@@ -7,8 +7,8 @@ import pytest
 
 from export.precision import Precision
 from gpt2cli.device_choice import DeviceChoice
-from gpt2cli.engine import Device, DeviceFullError, Engine
-from gpt2cli.errors import DeviceError, ModelError, UsageError
+from gpt2cli.engine import Device, Engine
+from gpt2cli.errors import DeviceError, DeviceFullError, ModelError, UsageError
 from gpt2cli.loading import LoadedModel, choose_precision, load_model, open_engine, open_fitting
 from gpt2cli.model_folder import ModelFolder, read_model_folder
 from tests.gpt2cli.store.conftest import Told
@@ -95,17 +95,54 @@ def test_slots_that_do_not_fit_are_halved_with_a_note(starter_folder: pathlib.Pa
 
     assert engine.max_slots == 8
     assert opener.asked == [32, 16, 8]
-    assert told.notes == [
-        "the device's memory is full: trying 16 rows at once",
-        "the device's memory is full: trying 8 rows at once",
-    ]
+    assert told.notes == ["the memory of cpu holds 8 rows at once, not 32"]
+
+
+def test_slots_that_fit_are_not_told(starter_folder: pathlib.Path) -> None:
+    """No note."""
+    told = Told()
+    open_fitting(_Small(starter_folder, fitting=8), 8, fewest=1, listener=told)
+    assert told.notes == []
+
+
+class _Tiny(Engine):
+    """An engine on a device, which is the CPU, whose memory holds three rows."""
+
+    def __init__(
+        self, folder: ModelFolder, device: Device, *, max_slots: int, threads: int
+    ) -> None:
+        if max_slots > 3:
+            raise DeviceFullError("full")
+        super().__init__(folder, device, max_slots=max_slots, threads=threads)
+
+
+@pytest.mark.parametrize("wanted", [None, 16])
+def test_a_batch_size_is_halved_whoever_chose_it(
+    monkeypatch: pytest.MonkeyPatch, model_folders: ModelFolders, wanted: int | None
+) -> None:
+    """The user as well as nobody; one note with both numbers."""
+    monkeypatch.setattr("gpt2cli.loading.Engine", _Tiny)
+    monkeypatch.setattr("gpt2cli.loading.choose_slots", lambda shape, cores: 16)
+    told = Told()
+    model = load_folder(str(model_folders()), max_slots=wanted, listener=told)
+    assert model.engine.max_slots == 2
+    assert told.notes == ["the memory of cpu holds 2 rows at once, not 16"]
+
+
+def test_fewer_slots_than_are_of_use_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, model_folders: ModelFolders
+) -> None:
+    """As for the beams of a search."""
+    monkeypatch.setattr("gpt2cli.loading.Engine", _Tiny)
+    with pytest.raises(DeviceFullError):
+        load_folder(str(model_folders()), max_slots=16, min_slots=4)
 
 
 @pytest.mark.parametrize(("fewest", "asked"), [(1, [5, 2, 1]), (3, [5, 3]), (5, [5])])
 def test_no_fewer_slots_than_are_needed_are_tried(
     starter_folder: pathlib.Path, fewest: int, asked: list[int]
 ) -> None:
-    """Beams need all of theirs; a batch size that was asked for is not lessened."""
+    """Beams need all of theirs."""
     opener = _Small(starter_folder, fitting=0)
 
     with pytest.raises(DeviceFullError):
@@ -198,9 +235,11 @@ def load_folder(
     *,
     precision: str = "auto",
     device: str = "cpu",
+    max_slots: int | None = 1,
+    min_slots: int = 1,
     listener: Told | None = None,
 ) -> LoadedModel:
-    """Load a model with one slot."""
+    """Load a model, with one slot if nothing else is said."""
     return load_model(
         name,
         revision=None,
@@ -208,6 +247,7 @@ def load_folder(
         device=device,
         threads=1,
         offline=True,
-        max_slots=1,
+        max_slots=max_slots,
+        min_slots=min_slots,
         listener=listener or Told(),
     )

@@ -141,7 +141,7 @@ class OriginEngine:
     """
 
     shape = ModelShape(1, 1, 8, 8, 4000, 97)
-    max_slots = 1
+    max_slots = most_slots = 1
 
     def __init__(self) -> None:
         self._slot: list[tuple[int, int]] = []  # ids, each with the mark of its prefill
@@ -168,6 +168,10 @@ class OriginEngine:
         raise AssertionError
 
     def free(self, slot: int) -> None:
+        """Never come here."""
+        raise AssertionError
+
+    def restart(self, max_slots: int) -> None:
         """Never come here."""
         raise AssertionError
 

@@ -66,6 +66,20 @@ def test_rows_grow_in_doubling_steps() -> None:
     assert rows == [1, 2, 4, 4, 8]
 
 
+def test_one_row_that_grows_long_does_not_grow_those_that_have_ended() -> None:
+    """Of eight rows six have ended: the longer cache has two, with what was stored in them."""
+    cache = HostCache(SHAPE)
+    cache.reserve(8, 64)
+    fill(cache)
+    before = [array.copy() for array in cache._arrays]
+    cache.reserve(2, 64)
+    assert cache.rows == 8  # as long as nothing has to be copied
+    cache.reserve(2, 65)
+    for old, new in zip(before, cache._arrays, strict=True):
+        assert new.shape == (2, 2, 128, 3)
+        assert np.array_equal(new[:, :, :64], old[:2])
+
+
 def test_growing_keeps_what_is_stored() -> None:
     """The places of the old array are found in the new one; new places are zero."""
     cache = HostCache(SHAPE)
@@ -147,6 +161,24 @@ def test_a_device_cache_is_as_large_as_it_may_become() -> None:
     cache = DeviceCache(SHAPE, CPU, rows=3)
     cache.reserve(3, 200)
     assert (cache.rows, cache.capacity, cache.version) == (3, 200, 0)
+
+
+@pytest.mark.parametrize("cache", [HostCache(SHAPE), DeviceCache(SHAPE, CPU, rows=4)])
+def test_a_restarted_cache_is_empty_and_bound_anew(cache: HostCache | DeviceCache) -> None:
+    """Four rows of something, then two of zeros, under another version."""
+    cache.reserve(4, 64)
+    version = cache.version
+    cache.restart(2)
+    cache.reserve(2, 64)
+    assert cache.rows == 2
+    assert cache.version > version
+    stored = (
+        cache._arrays
+        if isinstance(cache, HostCache)
+        else [value.numpy() for value in cache._memory.values]
+    )
+    assert [array.shape for array in stored] == [(2, 2, cache.capacity, 3)] * 4
+    assert not any(array.any() for array in stored)
 
 
 def test_no_cache_is_longer_than_the_model() -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from gpt2cli.engine import try_cuda
 from gpt2cli.engine.cuda import explain_failure, preload_libraries, shorten
-from gpt2cli.engine.devices import Device, DeviceFullError
-from gpt2cli.errors import DeviceError
+from gpt2cli.engine.devices import Device
+from gpt2cli.errors import DeviceError, DeviceFullError
 
 DEVICE: Final = Device("cuda", 0)
 _LIBRARY: Final = "/site/onnxruntime/capi/libonnxruntime_providers_cuda.so"

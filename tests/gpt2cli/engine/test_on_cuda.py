@@ -5,6 +5,8 @@ The tests marked `gpu` are the same claims where a GPU is.
 
 import pathlib
 import shutil
+import weakref
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +14,8 @@ import pytest
 
 from export.precision import Precision
 from gpt2cli.engine import Device, DeviceFullError, Engine, choose_device, try_cuda
+from gpt2cli.engine.cache import DeviceCache
+from gpt2cli.engine.cuda import allocate_zeros
 from gpt2cli.engine.profile import profile_step
 from gpt2cli.errors import DeviceError, ModelError
 from gpt2cli.model_folder import ModelFolder, read_model_folder
@@ -43,12 +47,22 @@ def use(engine: Engine) -> list[bytes]:
     return [logits.tobytes() for logits in found]
 
 
+def leave_one_graph(folder: ModelFolder, copy: pathlib.Path) -> ModelFolder:
+    """Copy a folder without the CPU's own graph, so that the CPU runs what a device runs."""
+    shutil.copytree(folder.path, copy)
+    alone = read_model_folder(copy)
+    (copy / "model_cpu.onnx").unlink(missing_ok=True)
+    return alone
+
+
 @floats
 def test_a_device_computes_what_the_host_does(
-    model_folders: ModelFolders, cuda: FakeCuda, precision: Precision
+    model_folders: ModelFolders, cuda: FakeCuda, precision: Precision, tmp_path: pathlib.Path
 ) -> None:
     """Addresses, shapes and dtypes are right: the fake has the host's kernels, so equal bits."""
-    folder = read_model_folder(model_folders(precision=precision))
+    folder = leave_one_graph(
+        read_model_folder(model_folders(precision=precision)), tmp_path / "model"
+    )
     assert use(Engine(folder, CUDA, max_slots=3)) == use(Engine(folder, CPU, max_slots=3))
     assert cuda.runs
 
@@ -130,11 +144,11 @@ def test_every_eighth_prefill_gives_back_what_the_arena_does_not_use(
 
 
 def test_a_runtime_that_cannot_shrink_its_arena_runs_all_the_same(
-    small: ModelFolder, monkeypatch: pytest.MonkeyPatch
+    small: ModelFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     """It is asked once; the step is run again without."""
     cuda = fake_cuda.install(monkeypatch, refuses_run_options=True)
-    engine, host = Engine(small, CUDA), Engine(small, CPU)
+    engine, host = Engine(small, CUDA), Engine(leave_one_graph(small, tmp_path / "model"), CPU)
     for number in range(17):
         found, expected = engine.extend(0, [number], [0]), host.extend(0, [number], [0])
         assert np.array_equal(found, expected)
@@ -159,6 +173,47 @@ def test_a_cache_that_does_not_fit_says_so(
         "--device cuda:1: its memory is full, making room for the KV cache; "
         "run fewer rows at once (--batch-size, --samples, --beams), or use --device cpu"
     )
+
+
+def test_a_restarted_engine_has_fewer_slots_in_less_memory(
+    small: ModelFolder, cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its old cache is gone before the new one is made, and it computes as a new engine."""
+    engine = Engine(small, CUDA, max_slots=6)
+    use(engine)
+    old = [weakref.ref(value) for value in cache_values(engine)]
+    left: list[int] = []
+
+    def allocate(*arguments: Any, **settings: Any) -> Any:
+        left.append(sum(value() is not None for value in old))
+        return allocate_zeros(*arguments, **settings)
+
+    monkeypatch.setattr("gpt2cli.engine.cache.allocate_zeros", allocate)
+    engine.restart(3)
+    assert left == [0]
+    assert (engine.max_slots, engine.most_slots, engine.lengths) == (3, 3, ())
+    assert {value.shape()[0] for value in cache_values(engine)} == {3}
+    assert use(engine) == use(Engine(small, CUDA, max_slots=3))
+
+
+def test_a_restart_that_does_not_fit_can_be_tried_with_fewer(
+    small: ModelFolder, cuda: FakeCuda
+) -> None:
+    """Another program may have taken the memory meanwhile."""
+    engine = Engine(small, CUDA, max_slots=4)
+    row_bytes = int(np.prod(cache_values(engine)[0].shape()[1:])) * 4
+    cuda.full_above = row_bytes
+    with pytest.raises(DeviceFullError):
+        engine.restart(2)
+    engine.restart(1)
+    cuda.full_above = None
+    assert np.array_equal(engine.extend(0, [1, 2], [1]), Engine(small, CUDA).extend(0, [1, 2], [1]))
+
+
+def cache_values(engine: Engine) -> Sequence[Any]:
+    """Return the OrtValues that an engine's cache lies in."""
+    assert isinstance(engine._cache, DeviceCache)
+    return engine._cache._memory.values
 
 
 def test_weights_that_do_not_fit_are_no_matter_of_rows(
@@ -186,6 +241,21 @@ def test_a_step_that_does_not_fit_says_how_large_it_was(
     cuda.full_above = 1
     with pytest.raises(DeviceFullError, match="its memory is full, at a step of 1 x 2 tokens;"):
         engine.extend(0, [1, 2], [1])
+
+
+def test_a_full_memory_is_no_reason_never_to_shrink_the_arena_again(
+    small: ModelFolder, cuda: FakeCuda
+) -> None:
+    """The step that was to shrink it fails; the eighth after it does."""
+    engine = Engine(small, CUDA)
+    for number in range(1, 17):
+        cuda.full_above = 1 if number == 8 else None
+        if number == 8:
+            with pytest.raises(DeviceFullError):
+                engine.extend(0, [1], [0])
+        else:
+            engine.extend(0, [1], [0])
+    assert cuda.run_options[-1] == "gpu:1"
 
 
 def test_a_copy_that_does_not_fit_says_so(
@@ -259,6 +329,24 @@ def test_a_gpu_refuses_a_cache_that_does_not_fit_and_goes_on(small: ModelFolder)
     with pytest.raises(DeviceFullError):
         Engine(small, device, max_slots=1 << 30)
     assert np.isfinite(Engine(small, device, max_slots=1).extend(0, [1], [0])).all()
+
+
+@pytest.mark.gpu
+def test_a_gpu_holds_two_caches_in_turn_where_it_does_not_hold_both(small: ModelFolder) -> None:
+    """Restarted thrice with as many slots, of which twice the number does not fit."""
+    device = find_gpu()
+    slots = 1
+    while True:
+        try:
+            engine = Engine(small, device, max_slots=2 * slots)
+        except DeviceFullError:
+            break
+        slots *= 2
+        del engine
+    engine = Engine(small, device, max_slots=slots)
+    for _ in range(3):
+        engine.restart(slots)
+    assert np.isfinite(engine.extend(0, [1], [0])).all()
 
 
 @pytest.mark.gpu

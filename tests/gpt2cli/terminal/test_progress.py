@@ -39,6 +39,8 @@ def test_the_summary_tells_what_an_earlier_run_has_done() -> None:
     """It is not counted among the records of this one."""
     told = summarise((False, 3), done=7)
     assert re.fullmatch(f"1 record, 3 tokens{_RATE}; 7 of the input were done before", told)
+    failed = summarise((False, 3), done=7, done_errors=2)
+    assert failed.endswith("; 7 of the input were done before, 2 errors among them")
 
 
 class Watched(Notes):
