@@ -1,0 +1,83 @@
+"""Moves the weights into huge pages, a little at each decode step.
+
+A step reads all weights once. In pages of 4 kB the processor looks up 512 times as many addresses
+as in those of 2 MB: measured on two cores, a 124M decodes one row 5 to 14 % faster in int8 and
+about 5 % faster in int4 and fp32. Memory that ONNX Runtime takes cannot be asked to lie in huge
+pages from the start, and moving it costs about 0.25 ms for each MB; so a short run pays for a part
+only, and none waits for all of it. Linux 6.1 can move them; elsewhere nothing is done.
+"""
+
+import ctypes
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+_MAPS: Final = Path("/proc/self/maps")
+# Anonymous memory that this process alone reads and writes: "7f00-7f80 rw-p 00000000 00:00 0".
+_PRIVATE: Final = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *(?:\[heap\])?$", re.MULTILINE
+)
+_HUGE_PAGE: Final = 2 << 20
+_PIECE: Final = 4 * _HUGE_PAGE
+_COLLAPSE: Final = 25  # MADV_COLLAPSE of Linux's mman.h
+
+# Where memory is in shreds, or a virtual machine's host has yet to give it, moving takes ten times
+# as long. A piece that took so many seconds is the last one for so many steps.
+_SLOW: Final = 0.008
+_STEPS_TO_WAIT: Final = 64
+
+Advise = Callable[[int, int], None]  # a range's address and its length
+
+
+class HugePages:
+    """What is left to be moved; what was mapped before the first step is found then."""
+
+    def __init__(self, advise: Advise | None = None) -> None:
+        """`advise` moves a range; by default Linux is asked to."""
+        self._advise = advise or _find_collapse()
+        self._pieces: Iterator[tuple[int, int]] | None = None
+        self._wait = 0
+
+    def step(self) -> None:
+        """Move one piece, if there is one left and the last one was not slow."""
+        if self._advise is None:
+            return
+        if self._wait:
+            self._wait -= 1
+            return
+        if self._pieces is None:
+            self._pieces = _cut(_MAPS.read_text(encoding="utf-8"))
+        piece = next(self._pieces, None)
+        if piece is None:
+            self._advise = None
+            return
+        started = time.perf_counter()
+        self._advise(*piece)
+        if time.perf_counter() - started > _SLOW:
+            self._wait = _STEPS_TO_WAIT
+
+
+def _cut(maps: str) -> Iterator[tuple[int, int]]:
+    """Yield the huge pages that lie whole in private memory, as ranges of a few at once."""
+    for start, stop in _PRIVATE.findall(maps):
+        first = -(-int(start, 16) // _HUGE_PAGE) * _HUGE_PAGE
+        last = int(stop, 16) // _HUGE_PAGE * _HUGE_PAGE
+        for address in range(first, last, _PIECE):
+            yield address, min(_PIECE, last - address)
+
+
+def _find_collapse() -> Advise | None:
+    """Return Linux's madvise for it; None elsewhere."""
+    if sys.platform != "linux":
+        return None
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+    def advise(address: int, length: int) -> None:
+        # It may fail: memory freed since, pages never touched, an older Linux. Nothing is lost.
+        madvise(address, length, _COLLAPSE)
+
+    return advise
