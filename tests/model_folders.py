@@ -14,7 +14,7 @@ SMALL_SHAPE: Final = CheckpointShape(
     n_layer=2, n_head=2, n_embd=32, n_positions=33, vocab_size=289, seed=178
 )
 
-# No size is a multiple of a block of 32, or of anything else.
+# No size is a multiple of a block, or of anything else.
 ODD_SHAPE: Final = CheckpointShape(
     n_layer=2, n_head=3, n_embd=48, n_positions=35, vocab_size=291, seed=7
 )

@@ -31,12 +31,12 @@ def test_fp16_rounds_to_eleven_bits() -> None:
 
 def test_each_block_of_a_row_has_a_step_of_its_own() -> None:
     """127 makes steps of 1, 254 in the next block steps of 2; zeros stay zeros."""
-    x = np.zeros((1, 70), np.float32)
-    x[0, :2], x[0, 32:34] = [127, 0.6], [254, 2.9]
+    x = np.zeros((1, 140), np.float32)
+    x[0, :2], x[0, 64:66] = [127, 0.6], [254, 2.9]
     found = round_entering(x, storage=STORAGES[Precision.INT8])
     assert found.shape == x.shape
-    assert found[0, [0, 1, 32, 33]].tolist() == [127, 1, 254, 2]
-    assert not found[0, 34:].any()
+    assert found[0, [0, 1, 64, 65]].tolist() == [127, 1, 254, 2]
+    assert not found[0, 66:].any()
 
 
 @pytest.mark.skipif(

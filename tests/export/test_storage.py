@@ -103,6 +103,6 @@ def test_fp16_halves_all_but_the_vocabulary() -> None:
 
 
 def test_the_vocabulary_of_int4_has_eight_bits() -> None:
-    """And everything is in blocks of 32, which a batch does not change."""
+    """Whose blocks can be of 64, those of 4 bits of 32 at most, if no batch is to change them."""
     storage = STORAGES[Precision.INT4]
-    assert (storage.matrices, storage.vocabulary) == (BlockFormat(4, 32, 4), BlockFormat(8, 32, 4))
+    assert (storage.matrices, storage.vocabulary) == (BlockFormat(4, 32, 4), BlockFormat(8, 64, 4))
