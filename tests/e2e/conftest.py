@@ -10,15 +10,8 @@ import pytest
 
 from tests.e2e.program import Finished, Program
 
-_LEAKS = (
-    "GPT2_",
-    "HF_",
-    "XDG_",
-    "LC_",
-    "PYTHON",
-    "ORT_",
-    "CI",
-)  # what would change what the program does
+# What would change what the program does.
+_LEAKS = ("GPT2_", "HF_", "XDG_", "LC_", "PYTHON", "ORT_", "CI")
 _COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS", "GITHUB_ACTIONS")
 
 
