@@ -55,7 +55,7 @@ class Variant:
 
 
 def list_variants() -> Iterator[Variant]:
-    """Yield fp32 first, then 8 and 4 bits by block size and accuracy level."""
+    """Yield fp32 first, then 8 and 4 bits by block size and level, and what is not of one size."""
     yield Variant("fp32", STORAGES[Precision.FP32])
     for bits in (8, 4):
         for level in _LEVELS:
@@ -63,6 +63,7 @@ def list_variants() -> Iterator[Variant]:
                 matrices, vocabulary = (BlockFormat(b, size, level) for b in (bits, 8))
                 name = f"{bits} bits, {size} a block, level {level}"
                 yield Variant(name, Storage(FLOAT32, matrices, vocabulary))
+    yield Variant("4 bits, 32 a block, wte 8 bits, 64 a block, level 4", STORAGES[Precision.INT4])
     for size in _SIZES:
         every = BlockFormat(4, size)
         name = f"4 bits, wte too, {size} a block, level 4"
