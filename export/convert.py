@@ -153,7 +153,7 @@ def _copy_descriptions(source: Path, folder: Path) -> None:
             shutil.copyfile(source / name, folder / name)
     if not (folder / _TOKENIZER_FILE).is_file():
         # Not Tokenizer.save (0.23.3): on a full disk it raises a bare Exception.
-        text = read_tokenizer(source).to_str(pretty=True)
+        text = read_tokenizer(source).to_str()
         (folder / _TOKENIZER_FILE).write_text(text, encoding="utf-8")
 
 

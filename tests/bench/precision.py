@@ -1,6 +1,6 @@
 """Compares ways to store the weights: quality, bit-identity in a batch, speed. Gives JSON.
 
-    python -m tests.bench.precision CHECKPOINT STARTER TEXT --output FILE [--speed-only]
+    python -m tests.bench.precision CHECKPOINT STARTER TEXT --output FILE [--only NAME]
 
 CHECKPOINT is a 124M with planted outlier channels (`make_checkpoint.py --outliers`), STARTER the
 small trained model, TEXT what its perplexity is of.
@@ -34,6 +34,7 @@ from gpt2cli.scoring import ScoringConfig, Totals, score
 from gpt2cli.tokenizer import Tokenizer
 
 _CPU: Final = Device("cpu")
+FP32: Final = "fp32"  # what the others are compared with
 _SIZES: Final = (16, 32, 64, 128)
 _LEVELS: Final = (4, 1)  # 0, unset, runs what 1 runs on the CPU
 _POSITIONS: Final = 2000
@@ -56,7 +57,7 @@ class Variant:
 
 def list_variants() -> Iterator[Variant]:
     """Yield fp32 first, then 8 and 4 bits by block size and level, and what is not of one size."""
-    yield Variant("fp32", STORAGES[Precision.FP32])
+    yield Variant(FP32, STORAGES[Precision.FP32])
     for bits in (8, 4):
         for level in _LEVELS:
             for size in _SIZES:
@@ -85,11 +86,14 @@ def build(checkpoint: pathlib.Path, template: pathlib.Path, variant: Variant) ->
     return folder
 
 
-def build_all(checkpoint: pathlib.Path, work: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Return every variant's model folder by its name."""
+def build_all(
+    checkpoint: pathlib.Path, work: pathlib.Path, names: Sequence[str]
+) -> dict[str, pathlib.Path]:
+    """Return the model folders of the variants of these names."""
     work.mkdir()
     convert(checkpoint, work / "template")
-    return {v.name: build(checkpoint, work / "template", v) for v in list_variants()}
+    chosen = [variant for variant in list_variants() if variant.name in names]
+    return {variant.name: build(checkpoint, work / "template", variant) for variant in chosen}
 
 
 def open_engine(folder: pathlib.Path, *, threads: int | None = None) -> Engine:
@@ -192,13 +196,13 @@ def measure_quality(
     folders: Mapping[str, pathlib.Path], starters: Mapping[str, pathlib.Path], text: str
 ) -> dict[str, dict[str, Any]]:
     """Return, by variant, perplexity, agreement with fp32, size, and what a batch changes."""
-    tokenizer = Tokenizer(read_model_folder(starters["fp32"]))
+    tokenizer = Tokenizer(read_model_folder(starters[FP32]))
     draw = np.random.Generator(np.random.Philox(0))
-    vocab_size = read_model_folder(folders["fp32"]).shape.vocab_size
+    vocab_size = read_model_folder(folders[FP32]).shape.vocab_size
     random_ids = draw.integers(0, vocab_size, _POSITIONS).tolist()
     text_ids = tokenizer.encode(text)[:_POSITIONS]
-    best_random = find_best(open_engine(folders["fp32"]), random_ids)
-    best_text = find_best(open_engine(starters["fp32"]), text_ids)
+    best_random = find_best(open_engine(folders[FP32]), random_ids)
+    best_text = find_best(open_engine(starters[FP32]), text_ids)
     found: dict[str, dict[str, Any]] = {}
     for name, folder in folders.items():
         found[name] = {
@@ -234,20 +238,21 @@ def main() -> None:
     for name in ("checkpoint", "starter", "text"):
         parser.add_argument(name, type=pathlib.Path, metavar=name.upper())
     parser.add_argument("--output", type=pathlib.Path, required=True, metavar="FILE")
-    parser.add_argument("--speed-only", action="store_true", help="keep what FILE has of the rest")
+    parser.add_argument("--only", action="append", help="a variant; FILE keeps those of others")
     options = parser.parse_args()
+    every = [variant.name for variant in list_variants()]
+    names = [FP32, *options.only] if options.only else every
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
-        folders = build_all(options.checkpoint, work / "large")
-        if options.speed_only:
-            quality = json.loads(options.output.read_bytes())["variants"]
-        else:
-            starters = build_all(options.starter, work / "starter")
-            quality = measure_quality(folders, starters, options.text.read_text(encoding="utf-8"))
+        folders = build_all(options.checkpoint, work / "large", names)
+        starters = build_all(options.starter, work / "starter", names)
+        quality = measure_quality(folders, starters, options.text.read_text(encoding="utf-8"))
         speed = measure_speed(folders)
-    variants = {name: quality[name] | speed[name] for name in folders}
-    result = {"conditions": describe_conditions(), "variants": variants}
-    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    conditions = describe_conditions()
+    found = {name: quality[name] | speed[name] | {"conditions": conditions} for name in folders}
+    before = json.loads(options.output.read_bytes())["variants"] if options.only else {}
+    variants = {name: (before | found)[name] for name in every if name in before | found}
+    options.output.write_text(json.dumps({"variants": variants}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
