@@ -55,6 +55,7 @@ def test_before_the_model_is_loaded(program: Program, tmp_path: pathlib.Path) ->
         program.start("generate", "-m", "starter", "--file", str(fifo)) as process,
         open_when_read(fifo),
     ):
+        time.sleep(0.2)  # until it reads: Python does not see a signal that comes just before
         press_ctrl_c(process)
         assert finish(process) == Finished(130, b"", "")
 
