@@ -51,6 +51,7 @@ class Engine:
         self._max_slots = max_slots
         self.device = device
         self.threads = threads or count_cores()
+        self._huge_pages = HugePages() if device.kind == "cpu" else None  # before there are weights
         self._session = open_session(folder, device, self.threads)
         self._cache = cache or _make_cache(
             folder.shape, device, max_slots, cache_dtype(self._session)
@@ -59,7 +60,6 @@ class Engine:
         self._step: _Step | None = None
         self._prefills = 0
         self._shrinks = device.kind != "cpu"
-        self._huge_pages = HugePages() if device.kind == "cpu" else None
 
     @property
     def shape(self) -> ModelShape:

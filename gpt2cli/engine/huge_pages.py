@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -21,52 +22,52 @@ _PRIVATE: Final = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *(?:\[heap\])?$", re.MULTILINE
 )
 _HUGE_PAGE: Final = 2 << 20
-_PIECE: Final = 4 * _HUGE_PAGE
+_AT_ONCE: Final = 4  # huge pages in a step
 _COLLAPSE: Final = 25  # MADV_COLLAPSE of Linux's mman.h
 
 # Where memory is in shreds, or a virtual machine's host has yet to give it, moving takes ten times
-# as long. A piece that took so many seconds is the last one for so many steps.
+# as long. A step in which it took so many seconds is the last one for so many steps.
 _SLOW: Final = 0.008
 _STEPS_TO_WAIT: Final = 64
 
-Advise = Callable[[int, int], None]  # a range's address and its length
+Advise = Callable[[int, int], None]  # an address and a length
 
 
 class HugePages:
-    """What is left to be moved; what was mapped before the first step is found then."""
+    """The memory that has come between this object's making and its first step, to be moved."""
 
     def __init__(self, advise: Advise | None = None) -> None:
-        """`advise` moves a range; by default Linux is asked to."""
+        """`advise` moves memory; by default Linux is asked to."""
         self._advise = advise or _find_collapse()
-        self._pieces: Iterator[tuple[int, int]] | None = None
+        self._before = frozenset(_list_pages()) if self._advise else frozenset()
+        self._pages: Iterator[int] | None = None
         self._wait = 0
 
     def step(self) -> None:
-        """Move one piece, if there is one left and the last one was not slow."""
+        """Move a few pages, if there are any left and the last ones were not slow."""
         if self._advise is None:
             return
         if self._wait:
             self._wait -= 1
             return
-        if self._pieces is None:
-            self._pieces = _cut(_MAPS.read_text(encoding="utf-8"))
-        piece = next(self._pieces, None)
-        if piece is None:
+        if self._pages is None:
+            self._pages = iter([page for page in _list_pages() if page not in self._before])
+        pages = list(islice(self._pages, _AT_ONCE))
+        if not pages:
             self._advise = None
             return
         started = time.perf_counter()
-        self._advise(*piece)
+        for page in pages:
+            self._advise(page, _HUGE_PAGE)
         if time.perf_counter() - started > _SLOW:
             self._wait = _STEPS_TO_WAIT
 
 
-def _cut(maps: str) -> Iterator[tuple[int, int]]:
-    """Yield the huge pages that lie whole in private memory, as ranges of a few at once."""
-    for start, stop in _PRIVATE.findall(maps):
+def _list_pages() -> Iterator[int]:
+    """Yield the address of each huge page that lies whole in private memory."""
+    for start, stop in _PRIVATE.findall(_MAPS.read_text(encoding="utf-8")):
         first = -(-int(start, 16) // _HUGE_PAGE) * _HUGE_PAGE
-        last = int(stop, 16) // _HUGE_PAGE * _HUGE_PAGE
-        for address in range(first, last, _PIECE):
-            yield address, min(_PIECE, last - address)
+        yield from range(first, int(stop, 16) - _HUGE_PAGE + 1, _HUGE_PAGE)
 
 
 def _find_collapse() -> Advise | None:

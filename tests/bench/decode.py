@@ -2,9 +2,9 @@
 
     python -m tests.bench.decode CHECKPOINT --output FILE
 
-CHECKPOINT is a 124M (`make_checkpoint.py`). Rounds are interleaved: in each every precision is
-measured, each after the read bandwidth of memory, which on shared machines changes by the minute.
-Both are told by the median. Starts and peaks are those of `gpt2 generate`.
+CHECKPOINT has the 124M shape (`peers` leaves one in its folder). Rounds are interleaved: in each,
+every precision is measured after the read bandwidth of memory, which on shared machines changes by
+the minute. Both are told by the median. Starts and peaks are those of `gpt2 generate`.
 """
 
 import argparse

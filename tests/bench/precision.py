@@ -2,8 +2,8 @@
 
     python -m tests.bench.precision CHECKPOINT STARTER TEXT --output FILE [--only NAME]
 
-CHECKPOINT is a 124M with planted outlier channels (`make_checkpoint.py --outliers`), STARTER the
-small trained model, TEXT what its perplexity is of.
+CHECKPOINT has the 124M shape, and a few channels whose weights are much larger than the others', as
+GPT-2's own; STARTER is the small trained model, TEXT what its perplexity is of.
 """
 
 import argparse

@@ -13,7 +13,6 @@ from gpt2cli.engine.huge_pages import HugePages
 from gpt2cli.model_folder import ModelFolder
 
 _MB = 1 << 20
-_PIECE = 8 * _MB
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="huge pages are moved on Linux only")
 
@@ -35,26 +34,41 @@ def take_all(pages: HugePages, steps: int) -> None:
         pages.step()
 
 
-def test_a_step_moves_one_piece_of_whole_huge_pages(maps: pathlib.Path) -> None:
-    """Ends that fill no huge page of 2 MB stay; after the last piece nothing is asked."""
-    maps.write_text(line(_MB, 20 * _MB) + line(40 * _MB, 43 * _MB))
+def watch(maps: pathlib.Path, after: str, advise: huge_pages.Advise) -> HugePages:
+    """Return what is to move all that is mapped in `after`: nothing was there before."""
+    maps.write_text("")
+    pages = HugePages(advise)
+    maps.write_text(after)
+    return pages
+
+
+def test_a_step_moves_four_whole_huge_pages(maps: pathlib.Path) -> None:
+    """Ends that fill no huge page of 2 MB stay; after the last page nothing is asked."""
     asked: list[tuple[int, int]] = []
-    take_all(HugePages(lambda *piece: asked.append(piece)), 1)
-    assert asked == [(2 * _MB, _PIECE)]
+    after = line(_MB, 12 * _MB) + line(40 * _MB, 43 * _MB)
+    pages = watch(maps, after, lambda *page: asked.append(page))
+    pages.step()
+    assert asked == [(start * _MB, 2 * _MB) for start in (2, 4, 6, 8)]
     asked.clear()
-    take_all(HugePages(lambda *piece: asked.append(piece)), 9)
-    assert asked == [
-        (2 * _MB, _PIECE),
-        (10 * _MB, _PIECE),
-        (18 * _MB, 2 * _MB),
-        (40 * _MB, 2 * _MB),
-    ]
+    take_all(pages, 9)
+    assert asked == [(start * _MB, 2 * _MB) for start in (10, 40)]
+
+
+def test_what_was_there_before_is_not_moved(maps: pathlib.Path) -> None:
+    """Even where what has come since lies beside it, and Linux tells them as one."""
+    maps.write_text(line(2 * _MB, 6 * _MB))
+    asked: list[int] = []
+    pages = HugePages(lambda address, length: asked.append(address))
+    maps.write_text(line(2 * _MB, 10 * _MB))
+    take_all(pages, 9)
+    assert asked == [6 * _MB, 8 * _MB]
 
 
 def test_only_private_memory_of_no_file_is_moved(maps: pathlib.Path) -> None:
     """The heap is; files, stacks, code and what is shared or reserved are not."""
     place = 2 * _MB
-    maps.write_text(
+    asked: list[int] = []
+    after = (
         line(place, 2 * place, inode=7, name="/lib/libc.so")
         + line(2 * place, 3 * place, mode="r-xp")
         + line(3 * place, 4 * place, mode="rw-s")
@@ -62,25 +76,23 @@ def test_only_private_memory_of_no_file_is_moved(maps: pathlib.Path) -> None:
         + line(5 * place, 6 * place, name="[stack]")
         + line(6 * place, 7 * place, name="[heap]")
     )
-    asked: list[tuple[int, int]] = []
-    take_all(HugePages(lambda *piece: asked.append(piece)), 9)
-    assert asked == [(6 * place, place)]
+    take_all(watch(maps, after, lambda address, length: asked.append(address)), 9)
+    assert asked == [6 * place]
 
 
-def test_after_a_slow_piece_the_next_one_waits(maps: pathlib.Path) -> None:
-    """So a machine whose memory is in shreds loses little: one piece in 65 steps."""
-    maps.write_text(line(0, 4 * _PIECE))
+def test_after_slow_pages_the_next_ones_wait(maps: pathlib.Path) -> None:
+    """So a machine whose memory is in shreds loses little: a few pages in 65 steps."""
     asked: list[int] = []
 
     def advise(address: int, length: int) -> None:
         asked.append(address)
         time.sleep(0.01 if len(asked) == 1 else 0)
 
-    pages = HugePages(advise)
+    pages = watch(maps, line(0, 32 * _MB), advise)
     take_all(pages, 1 + 64)
-    assert asked == [0]
+    assert len(asked) == 4
     take_all(pages, 2)
-    assert asked == [0, _PIECE, 2 * _PIECE]
+    assert len(asked) == 12
 
 
 def test_elsewhere_nothing_is_read_and_nothing_asked(
@@ -95,11 +107,12 @@ def test_elsewhere_nothing_is_read_and_nothing_asked(
 @linux
 def test_memory_keeps_its_contents_and_lies_in_huge_pages() -> None:
     """Linux itself says how much of it does."""
-    content = bytes(range(256)) * (_PIECE * 2 // 256)
+    content = bytes(range(256)) * (16 * _MB // 256)
+    pages = HugePages()
     memory = mmap.mmap(-1, len(content), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.write(content)
     before = count_huge_kilobytes()
-    take_all(HugePages(), 2000)
+    take_all(pages, 2000)
     assert memory[:] == content
     if count_huge_kilobytes() == before:
         pytest.skip("this Linux moves no memory into huge pages (before 6.1, or switched off)")
