@@ -115,6 +115,7 @@ def check_short(
     # Opened after the oracle is done: one of them in memory.
     for session, rounding in _open_sessions(graphs, precision, provider):
         _check_rows(session, config, rows, rounding, decoded=min(2, longest - 1))
+        del session  # before the next one is opened
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -145,6 +146,7 @@ def check_full(
             way = f"cut at {cuts}" if cuts else "in one piece"
             report(f"checking a prefill {way}")
             _check_cut(session, config, whole, rounding, sorted({c for c in cuts if 0 < c < limit}))
+        del session
 
 
 def _open_sessions(
