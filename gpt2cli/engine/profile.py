@@ -13,7 +13,7 @@ import onnxruntime
 from gpt2cli.engine.captured import captured
 from gpt2cli.engine.cuda import allocate_zeros, explain_failure, open_on, preload_libraries
 from gpt2cli.engine.devices import Device
-from gpt2cli.engine.session import cache_dtype
+from gpt2cli.engine.session import cache_dtype, find_graph
 from gpt2cli.errors import DeviceError
 from gpt2cli.model_folder import ModelFolder
 
@@ -73,8 +73,7 @@ def _run_profiled(folder: ModelFolder, device: Device, prefix: Path) -> Path:
     options.log_severity_level = 4  # what is an error is raised
     options.enable_profiling = True
     options.profile_file_prefix = str(prefix)
-    graph = folder.cpu_graph_file if device.kind == "cpu" else folder.graph_file
-    session = open_on(str(graph), device, options)
+    session = open_on(find_graph(folder, device), device, options)
     shape = folder.shape
     axes = (1, shape.n_head, shape.n_positions, shape.head_dim)
     names = [value.name for value in session.get_inputs()]

@@ -40,10 +40,13 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
+    graph = find_graph(folder, device)
     try:
-        if device.kind == "cpu":
-            return open_on(str(folder.cpu_graph_file), device, options)
-        return _open_cuda(str(folder.graph_file), device, options)
+        return (
+            open_on(graph, device, options)
+            if device.kind == "cpu"
+            else _open_cuda(graph, device, options)
+        )
     except Gpt2Error:
         raise
     except Exception as error:  # ONNX Runtime's exceptions share no public base
@@ -53,6 +56,11 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
             raise explain_failure(error, device, doing, by_rows=False) from error
         reason = damage or shorten(error)
         raise ModelError(f"{folder.path} cannot be loaded: {reason}; export again") from error
+
+
+def find_graph(folder: ModelFolder, device: Device) -> str:
+    """Return the path of the graph that a device runs."""
+    return str(folder.cpu_graph_file if device.kind == "cpu" else folder.graph_file)
 
 
 def cache_dtype(session: Any) -> np.dtype[Any]:
