@@ -4,14 +4,11 @@ It fails as the real one does: when the slot is open, and before anything is com
 """
 
 import itertools
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from gpt2cli.errors import DeviceFullError
 from gpt2cli.generation import (
-    Chunk,
-    Finish,
     GenerationConfig,
     LogitsEngine,
     Request,
@@ -20,15 +17,13 @@ from gpt2cli.generation import (
 )
 from gpt2cli.sampling import BeamConfig, Sampler, SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
+from tests.gpt2cli.generation.joined import Joined, join
 from tests.gpt2cli.scripted import LogitsOf, ScriptedEngine, scatter
 
 VOCAB_SIZE = 97
 LOGITS_OF = scatter(VOCAB_SIZE, often=[65, 66, 96])  # mostly a, b or the end
 NO_END = scatter(VOCAB_SIZE, often=[65, 66])
 PLAIN = SamplingConfig(top_k=0)
-
-Key: TypeAlias = tuple[int, int]  # index, sample
-Results: TypeAlias = dict[Key, tuple[str, Finish]]
 
 
 class FullEngine(ScriptedEngine):
@@ -107,31 +102,17 @@ def make_request(
     )
 
 
-def collect(chunks: Iterable[Chunk]) -> Results:
-    """Join the chunks of each sample; asserts that each finishes once, with its last chunk."""
-    texts: dict[Key, str] = defaultdict(str)
-    results: Results = {}
-    for chunk in chunks:
-        key = (chunk.index, chunk.sample)
-        assert key not in results
-        texts[key] += chunk.text
-        if chunk.finish is not None:
-            results[key] = texts[key], chunk.finish
-    assert texts.keys() == results.keys()
-    return results
-
-
-def run(engine: LogitsEngine, tokenizer: Tokenizer, *requests: Request) -> Results:
+def run(engine: LogitsEngine, tokenizer: Tokenizer, *requests: Request) -> Joined:
     """Run requests to their end; a scripted engine must then have no active slot."""
     prepared = [prepare(request, tokenizer, engine.shape) for request in requests]
     try:
-        return collect(generate(engine, tokenizer, Sampler(), prepared))
+        return join(generate(engine, tokenizer, Sampler(), prepared))
     finally:
         if isinstance(engine, ScriptedEngine):
             assert engine.slots == []
 
 
-def undisturbed(tokenizer: Tokenizer, *requests: Request, logits_of: LogitsOf = NO_END) -> Results:
+def undisturbed(tokenizer: Tokenizer, *requests: Request, logits_of: LogitsOf = NO_END) -> Joined:
     """Return what requests yield where all fits."""
     engine = ScriptedEngine(logits_of, vocab_size=VOCAB_SIZE, max_slots=8)
     return run(engine, tokenizer, *requests)

@@ -31,12 +31,12 @@ from tests.gpt2cli.generation.full_memory import (
     VOCAB_SIZE,
     FullEngine,
     at_calls,
-    collect,
     holding,
     make_request,
     run,
     undisturbed,
 )
+from tests.gpt2cli.generation.joined import join
 from tests.gpt2cli.scripted import ScriptedEngine
 
 # What is halved, and what comes of it
@@ -111,7 +111,7 @@ def test_who_came_first_begins_first_again(ascii_tokenizer: Tokenizer) -> None:
     chunks = list(generate(engine, ascii_tokenizer, Sampler(), [prepared]))
     ended = [chunk.sample for chunk in chunks if chunk.finish is not None]
     assert ended == [0, 1, 2, 3]
-    ordered = collect(in_sample_order(iter(chunks)))
+    ordered = join(in_sample_order(iter(chunks)))
     assert list(ordered) == [(0, 0), (0, 1), (0, 2), (0, 3)]
 
 
@@ -145,7 +145,7 @@ def test_what_is_fed_again_is_counted_as_work(ascii_tokenizer: Tokenizer) -> Non
     request = make_request("ab", max_new_tokens=3, ignore_eos=True)
     counts = Counts()
     prepared = prepare(request, ascii_tokenizer, engine.shape)
-    results = collect(generate(engine, ascii_tokenizer, Sampler(), [prepared], counts=counts))
+    results = join(generate(engine, ascii_tokenizer, Sampler(), [prepared], counts=counts))
     assert results[0, 0][1].completion_tokens == 3
     assert (counts.prefill_tokens, counts.decode_tokens) == (4, 3)
 
@@ -191,7 +191,7 @@ def test_interrupted_samples_that_wait_end_with_what_was_made(ascii_tokenizer: T
         engine, ascii_tokenizer, Sampler(), [prepared], interrupted=lambda: len(made) >= 6
     ):
         made.append(chunk)
-    results = collect(made)
+    results = join(made)
     assert engine.restarts == [2]
     assert {key: finish.reason for key, (_, finish) in results.items()} == dict.fromkeys(
         [(0, 0), (0, 1), (0, 2), (0, 3)], FinishReason.INTERRUPTED
@@ -211,7 +211,7 @@ def test_an_interrupted_sample_that_has_drawn_nothing_has_never_begun(
         engine, ascii_tokenizer, Sampler(), prepared, interrupted=lambda: len(made) >= 3
     ):
         made.append(chunk)
-    assert list(collect(made)) == [(0, 0)]
+    assert list(join(made)) == [(0, 0)]
 
 
 # Searches

@@ -3,7 +3,6 @@
 A scripted engine records the calls; the real engine shows that bits survive slots and batches.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +32,7 @@ from gpt2cli.model_folder import ModelFolder, read_model_folder
 from gpt2cli.sampling import Row, Sampler, SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import CheckpointShape
+from tests.gpt2cli.generation.joined import join
 from tests.gpt2cli.scripted import LogitsOf, ScriptedEngine, prefer, scatter
 from tests.model_folders import ModelFolders
 from tests.vectors.cases import CASES, GREEDY_PROMPT_LENGTH, LogitsCase, load_stored
@@ -75,18 +75,8 @@ def make_request(
 
 
 def collect(chunks: Iterable[Chunk]) -> Results:
-    """Join the chunks of each sample; asserts that each finishes once, with its last chunk."""
-    texts: dict[tuple[int, int], str] = defaultdict(str)
-    finishes: dict[tuple[int, int], Finish] = {}
-    for chunk in chunks:
-        key = (chunk.index, chunk.sample)
-        assert key not in finishes
-        assert chunk.text or chunk.finish
-        texts[key] += chunk.text
-        if chunk.finish is not None:
-            finishes[key] = chunk.finish
-    assert texts.keys() == finishes.keys()
-    return {key: Result(texts[key], finish) for key, finish in finishes.items()}
+    """Join the chunks of each sample."""
+    return {key: Result(*joined) for key, joined in join(chunks).items()}
 
 
 def run(engine: LogitsEngine, tokenizer: Tokenizer, *requests: Request) -> Results:

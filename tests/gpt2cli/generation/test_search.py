@@ -4,7 +4,6 @@ A scripted engine records the calls and holds the loop to its rules about slots.
 """
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -33,6 +32,7 @@ from gpt2cli.sampling import BeamConfig, Sampler, SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import write_tokenizer
 from tests.gpt2cli.folders import bare_folder
+from tests.gpt2cli.generation.joined import join
 from tests.gpt2cli.scripted import LogitsOf, ScriptedEngine, scatter
 
 VOCAB_SIZE = 97  # printable ASCII: id = code - 32
@@ -97,17 +97,8 @@ def describe(text: str, finish: Finish) -> Result:
 
 
 def collect(chunks: Iterable[Chunk]) -> Results:
-    """Join the chunks of each sample."""
-    texts: dict[tuple[int, int], str] = defaultdict(str)
-    results: Results = {}
-    for chunk in chunks:
-        key = (chunk.index, chunk.sample)
-        assert key not in results
-        texts[key] += chunk.text
-        if chunk.finish is not None:
-            results[key] = describe(texts[key], chunk.finish)
-    assert texts.keys() == results.keys()
-    return results
+    """Join the chunks of each sample, and say what each came to."""
+    return {key: describe(*joined) for key, joined in join(chunks).items()}
 
 
 def run(engine: ScriptedEngine, tokenizer: Tokenizer, *requests: Request) -> Results:
