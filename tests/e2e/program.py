@@ -104,15 +104,21 @@ def read_until(stream: IO[bytes] | None, wanted: bytes) -> bytes:
 
 
 def open_when_read(fifo: pathlib.Path) -> BinaryIO:
-    """Open a FIFO to write once the program has opened it to read."""
+    """Open a FIFO to write once the program has opened it, and has had time to begin to read.
+
+    Python does not see a signal that comes in the moment before a read that waits.
+    """
     deadline = time.monotonic() + HANGS_AFTER
     while True:
         try:
-            return os.fdopen(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK), "wb")
+            file = os.fdopen(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK), "wb")
         except OSError as error:
             if error.errno != errno.ENXIO or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
+        else:
+            time.sleep(0.2)
+            return file
 
 
 def press_ctrl_c(process: "subprocess.Popen[bytes]") -> None:

@@ -56,7 +56,7 @@ def test_ctrl_c_ends_a_script_with_what_was_made(program: Program) -> None:
     """130; the line is finished, nothing more is said."""
     with program.start(*_CHAT, *_LONG, stdin=b"") as process:
         assert process.stdin is not None
-        process.stdin.write(b"Hello\nHello\n")
+        process.stdin.write(b"Hello\n" * 50)
         process.stdin.flush()
         begun = read_until(process.stdout, b" ")
         press_ctrl_c(process)

@@ -123,9 +123,8 @@ def test_a_result_in_a_file_leaves_the_terminal_alone(
 
 def test_ctrl_c_finishes_the_line(program: Program) -> None:
     """The shell's next prompt begins a new one; no line of progress is left."""
-    terminal = Terminal(
-        program, ("generate", "-m", "starter", "-n", "500", "--ignore-eos", "x"), {}
-    )
+    endless = ("--ignore-eos", "--overflow", "slide", "-n", "100000")
+    terminal = Terminal(program, ("generate", "-m", "starter", *endless, "x"), {})
     terminal.process.expect_exact(_PLAIN)
     terminal.process.expect(r"\w+ \w+")
     terminal.process.sendintr()
