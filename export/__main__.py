@@ -4,18 +4,33 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from export.errors import ExportError
 from export.precision import Precision
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells wrong usage in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message} (see {self.prog} --help)\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code (0 done, 1 a known failure, 130 interrupted)."""
-    parser = argparse.ArgumentParser(prog="python -m export", description=__doc__)
+    """Run the command; return its exit code (0 done, 1 a known failure, 130 interrupted).
+
+    Raises:
+        SystemExit: with 2 for wrong usage.
+    """
+    parser = _Parser(prog="python -m export", description=__doc__)
     parser.add_argument("source", type=Path, metavar="SOURCE", help="GPT-2 checkpoint folder")
     parser.add_argument("out", type=Path, metavar="OUT", help="model folder to write")
     parser.add_argument(
-        "--precision", type=Precision, choices=list(Precision), default=Precision.FP32
+        "--precision",
+        choices=[precision.value for precision in Precision],
+        default=Precision.FP32.value,
+        help="precision of the weights; fp16 is for CUDA (default %(default)s)",
     )
     parser.add_argument("--check", action="store_true", help="check all positions, not only a few")
     parser.add_argument("--force", action="store_true", help="replace an existing model folder")
@@ -27,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         convert(
             options.source,
             options.out,
-            precision=options.precision,
+            precision=Precision(options.precision),
             full_check=options.check,
             force=options.force,
             report=lambda stage: print(stage, file=sys.stderr),

@@ -96,7 +96,7 @@ def explain(logits: Logits) -> PromptError | ModelError:
     """Say why nothing can be chosen; `logits` [V] are from before the processors."""
     if np.isfinite(logits.max()):  # of NaN and others: NaN
         return PromptError(
-            "every token is forbidden here by --ban, --no-repeat-ngram or --min-new-tokens; "
-            "ask less of them"
+            "every token is forbidden here by --ban, --no-repeat-ngram, --min-new-tokens, or what "
+            "the completion must be (--choice, --regex, --json-schema); ask less of them"
         )
     return ModelError("the model computed logits that are NaN or infinite: its weights are bad")

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -67,12 +67,18 @@ def parse_name(name: str) -> ModelName:
     if "/" in name or "\\" in name or name.startswith((".", "~")):
         raise ModelError(f"model {name!r}: there is no such folder, and it is no hub id owner/name")
     aliases = [STARTER, *HUB_ALIASES]
-    nearest = [alias for alias in aliases if name.lower().startswith(alias.lower())]
-    nearest = nearest or difflib.get_close_matches(name, aliases, n=3, cutoff=0.5)
+    nearest = _find_nearest(name, aliases)
     names = (
         f"did you mean {' or '.join(nearest)}?" if nearest else f"names are {', '.join(aliases)}."
     )
     raise ModelError(f"unknown model {name!r}: {names} Also a hub id owner/name, or a folder.")
+
+
+def _find_nearest(name: str, aliases: Sequence[str]) -> list[str]:
+    """Return what may have been meant: a slip of the finger (gpt2-medum) before gpt2-SOMETHING."""
+    slips = difflib.get_close_matches(name, aliases, n=1, cutoff=0.9)
+    begun = [alias for alias in aliases if name.lower().startswith(alias.lower())]
+    return slips or begun or difflib.get_close_matches(name, aliases, n=3, cutoff=0.5)
 
 
 def _is_folder(path: Path) -> bool:

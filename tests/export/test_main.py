@@ -1,6 +1,7 @@
 """`python -m export`: its exit codes, and what it writes to which stream."""
 
 import pathlib
+import re
 import subprocess
 import sys
 from typing import NoReturn
@@ -9,6 +10,7 @@ import pytest
 
 from export import convert as convert_module
 from export.__main__ import main
+from export.precision import Precision
 
 _ROOT = pathlib.Path(__file__).parents[2]
 
@@ -57,13 +59,24 @@ def test_a_known_failure_ends_with_1_and_one_line(
     "arguments", [[], ["source"], ["source", "out", "more"], ["source", "out", "--precision", "x"]]
 )
 def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Usage goes to stderr."""
+    """One line on stderr says what is wrong, and where help is."""
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "usage: python -m export" in captured.err
+    (line,) = captured.err.splitlines()
+    assert re.fullmatch(r"error: .+ \(see python -m export --help\)", line)
+
+
+def test_a_precision_that_there_is_not_is_answered_with_those_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each of them."""
+    with pytest.raises(SystemExit):
+        main(["source", "out", "--precision", "x"])
+    told = capsys.readouterr().err
+    assert all(precision.value in told for precision in Precision)
 
 
 def test_ctrl_c_ends_with_130(checkpoint: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

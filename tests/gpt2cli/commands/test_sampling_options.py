@@ -84,8 +84,9 @@ def test_where_all_is_forbidden_the_text_ends_with_an_error(small: pathlib.Path)
     )
     assert result.exit_code == 1
     assert result.stderr == (
-        "gpt2: error: every token is forbidden here by --ban, --no-repeat-ngram or "
-        "--min-new-tokens; ask less of them\n"
+        "gpt2: error: every token is forbidden here by --ban, --no-repeat-ngram, "
+        "--min-new-tokens, or what the completion must be (--choice, --regex, --json-schema); "
+        "ask less of them\n"
     )
     assert len(result.stdout) > 100
 

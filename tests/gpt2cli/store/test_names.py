@@ -52,7 +52,13 @@ def test_an_alias_comes_before_a_folder_of_that_name(
 
 @pytest.mark.parametrize(
     ("name", "suggested"),
-    [("gpt2-small", "did you mean gpt2?"), ("gtp2", "gpt2"), ("distillgpt2", "distilgpt2")],
+    [
+        ("gpt2-small", r"did you mean gpt2\?"),
+        ("gpt2-medum", r"did you mean gpt2-medium\?"),
+        ("gpt2xl", r"did you mean gpt2-xl\?"),
+        ("gtp2", "gpt2"),
+        ("distillgpt2", "distilgpt2"),
+    ],
 )
 def test_an_unknown_name_suggests_the_nearest(name: str, suggested: str) -> None:
     """A slip of the finger is answered with the right name."""
