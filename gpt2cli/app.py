@@ -4,7 +4,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from importlib import metadata
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
@@ -26,7 +25,7 @@ from gpt2cli.errors import Gpt2Error, UsageError
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 
 _STDOUT: Final = 1
-# What often lies behind an error of a command with arguments; the patterns are Typer 0.29's words.
+# What often lies behind an error of a command with arguments; the patterns are Typer 0.28's words.
 _HINTS: Final[Mapping[re.Pattern[str], str]] = {
     re.compile("Got unexpected extra argument"): "; a text with spaces stands in quotes",
     re.compile(r"No such option: (?!.*\(Possible)"): "; a text that begins with - comes after --",
@@ -56,7 +55,7 @@ class _Group(TyperGroup):
         try:
             code = super().main(*args, **extra)
         except SystemExit as exit_:
-            # Typer 0.29 and Rich 15 make exit code 1 of a closed pipe; but nothing is left to do.
+            # Typer 0.28 and Rich 15 make exit code 1 of a closed pipe; but nothing is left to do.
             closed = isinstance(exit_.__context__, BrokenPipeError)
             code = exit_codes.DONE if closed else exit_.code
         except typer.TyperException as error:
@@ -81,7 +80,6 @@ def _say(error: typer.TyperException) -> None:
     """Write a usage error with where to read on; it is empty where help was shown instead."""
     message = error.format_message()
     context = getattr(error, "ctx", None)
-    message = message.replace("Value error, ", "")  # pydantic's word, which says nothing more
     if context is not None and any(p.param_type_name == "argument" for p in context.command.params):
         message += next((hint for words, hint in _HINTS.items() if words.match(message)), "")
     if message and context is not None:
@@ -124,6 +122,8 @@ app.add_typer(config, name="config", rich_help_panel=_MACHINE)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib import metadata  # takes 10 ms, and is for this alone
+
         typer.echo(metadata.version("gpt2"))
         raise typer.Exit
 
@@ -134,7 +134,6 @@ def _root(
         bool,
         typer.Option(
             "--version",
-            metavar="",
             callback=_show_version,
             is_eager=True,
             help="Print the version and exit.",

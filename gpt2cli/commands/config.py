@@ -7,7 +7,7 @@ import typer
 
 from gpt2cli.commands.completion import complete_kept_setting, complete_setting, complete_value
 from gpt2cli.commands.help_page import Command
-from gpt2cli.commands.option_kinds import flag
+from gpt2cli.commands.option_kinds import option
 from gpt2cli.commands.option_values import DeclaredOption
 from gpt2cli.commands.options.panels import REPORT, Quiet
 from gpt2cli.commands.user_defaults import UserDefault
@@ -42,7 +42,9 @@ def path() -> None:
 @config.command(cls=Command)
 def show(
     *,
-    json: Annotated[bool, flag(REPORT, "--json", help="Print a JSON record per setting.")] = False,
+    json: Annotated[
+        bool, option(REPORT, "--json", help="Print a JSON record per setting.")
+    ] = False,
 ) -> None:
     """Print each setting, its value, and where the value comes from.
 

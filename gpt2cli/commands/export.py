@@ -7,7 +7,7 @@ import typer
 
 from gpt2cli.commands.completion import complete_model
 from gpt2cli.commands.option_groups import flatten
-from gpt2cli.commands.option_kinds import flag, option
+from gpt2cli.commands.option_kinds import option
 from gpt2cli.commands.options import ExportPrecision
 from gpt2cli.commands.options.panels import EXPORT, Offline, Quiet
 
@@ -45,10 +45,10 @@ def export(
     ] = None,
     check: Annotated[
         bool,
-        flag(EXPORT, "--check", help="Check the graph at all positions, not only at a few."),
+        option(EXPORT, "--check", help="Check the graph at all positions, not only at a few."),
     ] = False,
     force: Annotated[
-        bool, flag(EXPORT, "--force", help="Replace an existing model folder.")
+        bool, option(EXPORT, "--force", help="Replace an existing model folder.")
     ] = False,
     quiet: Quiet = False,
     offline: Offline = False,

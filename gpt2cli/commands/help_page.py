@@ -10,12 +10,12 @@ from typer.core import TyperCommand
 class Command(TyperCommand):
     """A command whose help has no column for `--no-…`: a switch's sentence says it.
 
-    Typer 0.29 would set one apart in every panel that has a switch, and leave too little room
+    Typer 0.28 would set one apart in every panel that has a switch, and leave too little room
     for the sentences on 80 columns.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; every error knows its command, as Typer 0.29's do only in part."""
+        """Parse the arguments; every error knows its command, as Typer 0.28's do only in part."""
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as error:

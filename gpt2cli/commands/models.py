@@ -8,7 +8,7 @@ import typer
 from gpt2cli.commands.completion import complete_cached, complete_model
 from gpt2cli.commands.help_page import Command
 from gpt2cli.commands.option_groups import flatten
-from gpt2cli.commands.option_kinds import flag, option
+from gpt2cli.commands.option_kinds import option
 from gpt2cli.commands.options import PrecisionChoice
 from gpt2cli.commands.options.panels import EXPORT, MODEL, REPORT, Quiet
 
@@ -41,7 +41,7 @@ Precision = Annotated[
     PrecisionChoice | None,
     option(EXPORT, "--precision", help="Only of this precision. Default: of any."),
 ]
-Json = Annotated[bool, flag(REPORT, "--json", help="Print JSON instead of text.")]
+Json = Annotated[bool, option(REPORT, "--json", help="Print JSON instead of text.")]
 
 models = typer.Typer(
     no_args_is_help=True, help="List, pull, show and remove the models in the cache."
@@ -151,7 +151,7 @@ def rm(
     name: CachedName,
     revision: Commit = None,
     precision: Precision = None,
-    yes: Annotated[bool, flag(REPORT, "--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, option(REPORT, "--yes", "-y", help="Do not ask.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Remove a model's exports from the cache, after asking.

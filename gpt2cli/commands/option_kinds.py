@@ -15,11 +15,6 @@ def option(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa:
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **settings)
 
 
-def flag(panel: str, *names: str, help: str) -> Any:  # noqa: A002
-    """Declare an option that is on if it is given."""
-    return option(panel, *names, help=help, metavar="")  # Typer 0.29 would say <bool>
-
-
 def switch(panel: str, *names: str, help: str, off: str = "") -> Any:  # noqa: A002
     """Declare an option that is on or off, where the user's own settings may say which.
 
@@ -28,7 +23,7 @@ def switch(panel: str, *names: str, help: str, off: str = "") -> Any:  # noqa: A
     first, *others = names
     negation = f"--no-{first.removeprefix('--')}"
     told = f"{help} Default {negation}{off and f': {off}'}."
-    return option(panel, f"{first}/{negation}", *others, help=told, metavar="")
+    return option(panel, f"{first}/{negation}", *others, help=told)
 
 
 def number(
@@ -57,7 +52,7 @@ def number(
             raise UsageError(f"{names[0]}: expected {wanted}, found {shown!r}") from error
 
     told = f"{help} {within.capitalize()}{off and f'; {off}'}. Default {default}."
-    return option(panel, *names, help=told, parser=parse)
+    return option(panel, *names, help=told, parser=parse, metavar=f"<{kind.__name__}>")
 
 
 def pattern(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002
@@ -66,7 +61,7 @@ def pattern(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa
     def parse(given: str) -> str:
         return decode_argument(given, names[0])
 
-    return option(panel, *names, help=help, parser=parse, **settings)
+    return option(panel, *names, help=help, parser=parse, **{"metavar": "<str>", **settings})
 
 
 def text(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002
@@ -75,4 +70,4 @@ def text(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A
     def parse(given: str) -> str:
         return unescape(decode_argument(given, names[0]))
 
-    return option(panel, *names, help=help, parser=parse, **settings)
+    return option(panel, *names, help=help, parser=parse, **{"metavar": "<str>", **settings})

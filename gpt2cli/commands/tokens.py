@@ -27,7 +27,7 @@ def tokens(
     given: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TEXT|ID",
+            metavar="TEXT|ID ...",
             show_default=False,
             help="Text, or with --decode ids. - is stdin, which is also read if there is nothing.",
         ),

@@ -104,7 +104,7 @@ def shell(
     assert told.startswith(f"{request.param} completion installed in {home}")
     opened = Shell(request.param, program, home)
     if request.param == "zsh":
-        opened.complete("gpt2 gen\t")  # Typer 0.29: the first Tab only loads the completion
+        opened.complete("gpt2 gen\t")  # Typer 0.28: the first Tab only loads the completion
     yield opened
     opened.leave()
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import flag, number, option
+from gpt2cli.commands.option_kinds import number, option
 from gpt2cli.commands.options.panels import MOST_SLOTS, REPORT, AllowSpecial, Logprobs
 from gpt2cli.errors import UsageError
 
@@ -23,14 +23,14 @@ class BatchInputOptions:
 
     jsonl: Annotated[
         bool,
-        flag(
+        option(
             REPORT, "--jsonl",
             help='Records are JSON objects: {"prompt": …}, with "id" and any option by its long '
             "name with underscores. Default: for a FILE named .jsonl; else lines are prompts.",
         ),
     ] = False  # fmt: skip
     null: Annotated[
-        bool, flag(REPORT, "--null", "-0", help="Records end with NUL. Default: with a newline.")
+        bool, option(REPORT, "--null", "-0", help="Records end with NUL. Default: with a newline.")
     ] = False
     allow_special: AllowSpecial = False
 
@@ -65,7 +65,9 @@ class BatchOutputOptions:
     ] = None  # fmt: skip
     resume: Annotated[
         bool,
-        flag(REPORT, "--resume", help="Go on with the run that was writing FILE. Default: begin."),
+        option(
+            REPORT, "--resume", help="Go on with the run that was writing FILE. Default: begin."
+        ),
     ] = False
     batch_size: Annotated[
         int | None,

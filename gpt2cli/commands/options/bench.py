@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import flag, number
+from gpt2cli.commands.option_kinds import number, option
 from gpt2cli.commands.options.panels import BENCH, MOST_SLOTS, REPORT, Quiet
 from gpt2cli.errors import UsageError
 
@@ -36,7 +36,7 @@ class BenchOptions:
             within=f"1 to {MOST_SLOTS}", default="1, 8 and 16",
         ),
     ] = None  # fmt: skip
-    json: Annotated[bool, flag(REPORT, "--json", help="Print one JSON record, not a table.")] = (
+    json: Annotated[bool, option(REPORT, "--json", help="Print one JSON record, not a table.")] = (
         False
     )
     quiet: Quiet = False

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import flag, option, text
+from gpt2cli.commands.option_kinds import option, text
 from gpt2cli.commands.options.panels import CHAT, REPORT, AllowSpecial
 
 
@@ -59,6 +59,6 @@ class ChatFormOptions:
         ),
     ] = None  # fmt: skip
     json: Annotated[
-        bool, flag(REPORT, "--json", help="Print one JSON record per turn, not text.")
+        bool, option(REPORT, "--json", help="Print one JSON record per turn, not text.")
     ] = False
     allow_special: AllowSpecial = False

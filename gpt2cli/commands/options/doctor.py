@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from gpt2cli.commands.completion import complete_device
-from gpt2cli.commands.option_kinds import flag, option
+from gpt2cli.commands.option_kinds import option
 from gpt2cli.commands.options.panels import MODEL, REPORT, Offline, Quiet
 
 
@@ -22,7 +22,9 @@ class DoctorOptions:
     offline: Offline = False
     verify: Annotated[
         bool,
-        flag(REPORT, "--verify", help="Read every cached model whole, to find damage."),
+        option(REPORT, "--verify", help="Read every cached model whole, to find damage."),
     ] = False
-    json: Annotated[bool, flag(REPORT, "--json", help="Print one JSON record, not lines.")] = False
+    json: Annotated[bool, option(REPORT, "--json", help="Print one JSON record, not lines.")] = (
+        False
+    )
     quiet: Quiet = False

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import flag, number, option, switch, text
+from gpt2cli.commands.option_kinds import number, option, switch, text
 from gpt2cli.commands.options.panels import REPORT, REPORTING, AllowSpecial, Logprobs, Quiet
 from gpt2cli.errors import UsageError
 
@@ -57,14 +57,14 @@ class OutputOptions:
     ] = "---"  # fmt: skip
     echo: Annotated[
         bool,
-        flag(
+        option(
             REPORT, "--echo/--no-echo",
             help="Print the prompt before its completion. Default --echo; --no-echo: the "
             "completion alone.",
         ),
     ] = True  # fmt: skip
     json: Annotated[
-        bool, flag(REPORT, "--json", help="Print one JSON record per sample, not text.")
+        bool, option(REPORT, "--json", help="Print one JSON record per sample, not text.")
     ] = False
     logprobs: Logprobs = None
     output: Annotated[

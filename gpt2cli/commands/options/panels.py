@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from gpt2cli.commands.option_kinds import flag, number, switch
+from gpt2cli.commands.option_kinds import number, option, switch
 
 MODEL, SAMPLING, LIMITS, REPORT = "Model", "Sampling", "Limits", "Input and output"
 REPORTING: Final = "Reporting"
@@ -21,7 +21,7 @@ Offline = Annotated[
 ]
 AllowSpecial = Annotated[
     bool,
-    flag(
+    option(
         REPORT,
         "--allow-special",
         help="Read <|endoftext|> in prompts as the token, not as text. Default: as text.",

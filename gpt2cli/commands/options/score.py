@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import flag, number, option
+from gpt2cli.commands.option_kinds import number, option
 from gpt2cli.commands.options.panels import REPORT, SCORING, AllowSpecial
 
 
@@ -49,7 +49,7 @@ class TextOptions:
 class ScoreOutputOptions:
     """What is written of the scores, and where."""
 
-    json: Annotated[bool, flag(REPORT, "--json", help="Print one JSON record per text.")] = False
+    json: Annotated[bool, option(REPORT, "--json", help="Print one JSON record per text.")] = False
     output: Annotated[
         Path | None,
         option(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import flag, option
+from gpt2cli.commands.option_kinds import option
 from gpt2cli.commands.options.panels import REPORT, AllowSpecial, Quiet
 from gpt2cli.errors import UsageError
 
@@ -14,7 +14,7 @@ class TokensInputOptions:
     """Where a text or its ids come from, beside the arguments."""
 
     decode: Annotated[
-        bool, flag(REPORT, "--decode", "-d", help="From ids to text. Default: from text to ids.")
+        bool, option(REPORT, "--decode", "-d", help="From ids to text. Default: from text to ids.")
     ] = False
     file: Annotated[
         Path | None,
@@ -34,9 +34,11 @@ class TokensOutputOptions:
         UsageError: if more than one is given.
     """
 
-    ids: Annotated[bool, flag(REPORT, "--ids", help="Print the ids alone, on one line.")] = False
-    count: Annotated[bool, flag(REPORT, "--count", help="Print how many tokens there are.")] = False
-    json: Annotated[bool, flag(REPORT, "--json", help="Print one JSON record.")] = False
+    ids: Annotated[bool, option(REPORT, "--ids", help="Print the ids alone, on one line.")] = False
+    count: Annotated[bool, option(REPORT, "--count", help="Print how many tokens there are.")] = (
+        False
+    )
+    json: Annotated[bool, option(REPORT, "--json", help="Print one JSON record.")] = False
     quiet: Quiet = False
 
     @property
