@@ -174,7 +174,7 @@ def _describe(
         },
         "tokenizer": {
             "vocab_size": facts.vocab_size,
-            "missing_ids": _as_ranges(facts.missing_ids),
+            "missing_ids": facts.missing_ids,
             "bos_token_id": facts.bos_token_id,
             "eos_token_ids": list(facts.eos_token_ids),
         },
@@ -182,17 +182,6 @@ def _describe(
         "onnx": onnx.__version__,
         "checked": [{"onnxruntime": onnxruntime.__version__, "provider": CPU_PROVIDER}],
     }
-
-
-def _as_ranges(ids: tuple[int, ...]) -> list[list[int]]:
-    """Return ascending ids as [first, last] pairs: a padded vocabulary is one pair."""
-    ranges: list[list[int]] = []
-    for i in ids:
-        if ranges and ranges[-1][1] == i - 1:
-            ranges[-1][1] = i
-        else:
-            ranges.append([i, i])
-    return ranges
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:

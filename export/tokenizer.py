@@ -1,5 +1,6 @@
 """Reads a checkpoint's tokenizer, checks that it is byte-level BPE, and writes `tokenizer.json`."""
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ class TokenizerFacts:
     """What the model folder says of its tokenizer."""
 
     vocab_size: int  # ids that the tokenizer knows
-    missing_ids: tuple[int, ...]  # ids of the model that it lacks: they must never be drawn
+    missing_ids: list[list[int]]  # [first, last] of the runs of ids that it lacks: never drawn
     bos_token_id: int | None
     eos_token_ids: tuple[int, ...]
 
@@ -81,10 +82,20 @@ def gather_facts(folder: Path, tokenizer: Tokenizer, config: GPT2Config) -> Toke
         eos = () if found is None else (found,)
     return TokenizerFacts(
         vocab_size=len(known),
-        missing_ids=tuple(i for i in range(config.vocab_size) if i not in known),
+        missing_ids=_find_gaps(known, config.vocab_size),
         bos_token_id=bos,
         eos_token_ids=eos,
     )
+
+
+def _find_gaps(known: Iterable[int], end: int) -> list[list[int]]:
+    """Return the runs of ids below `end` that are not known, each as [first, last].
+
+    A padded vocabulary is one run, and takes no memory however large a config says that it is.
+    """
+    bounds = [-1, *sorted(i for i in known if i < end), end]
+    pairs = itertools.pairwise(bounds)
+    return [[before + 1, after - 1] for before, after in pairs if after - before > 1]
 
 
 def _find_special(folder: Path, field: str, tokenizer: Tokenizer, config: GPT2Config) -> int | None:

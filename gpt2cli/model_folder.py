@@ -109,12 +109,12 @@ def read_model_folder(path: Path) -> ModelFolder:
         tokenizer = manifest["tokenizer"]
         folder = ModelFolder(
             path=path,
-            shape=ModelShape(**manifest["model"]),
+            shape=_read_shape(manifest["model"]),
             precision=manifest["precision"],
             bos_token_id=tokenizer["bos_token_id"],
             eos_token_ids=frozenset(tokenizer["eos_token_ids"]),
             missing_ids=tuple(range(a, b + 1) for a, b in tokenizer["missing_ids"]),
-            source=manifest["source"],
+            source=dict(manifest["source"]),
             checked=tuple((c["onnxruntime"], c["provider"]) for c in manifest["checked"]),
         )
         sizes = {name: facts["size"] for name, facts in manifest["files"].items()}
@@ -124,6 +124,12 @@ def read_model_folder(path: Path) -> ModelFolder:
     if faults:
         raise ModelError(f"model folder {path} is damaged: {'; '.join(faults)}; export again")
     return folder
+
+
+def _read_shape(sizes: Mapping[str, Any]) -> ModelShape:
+    if not all(type(size) is int and size > 0 for size in sizes.values()):
+        raise ValueError("a size of the model is no positive whole number")
+    return ModelShape(**sizes)
 
 
 def _find_size_faults(path: Path, sizes: Mapping[str, int]) -> Iterable[str]:

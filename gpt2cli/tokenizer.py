@@ -38,6 +38,7 @@ class Tokenizer:
             raise ModelError(f"{folder.tokenizer_file} cannot be read: {error}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        self._tokenizer.model.dropout = None  # which cuts a text anew each time
         self._vocab_size = folder.shape.vocab_size
         self._silent_ids = self._find_special_ids() | folder.eos_token_ids
         self._bytes: dict[int, bytes] = {}

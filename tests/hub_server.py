@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(*self.hub.refusal)
             return
         for repo, folder in self.hub.repositories.items():
-            if re.fullmatch(rf"/api/models/{repo}/revision/[^/]+", path):
+            if re.fullmatch(rf"/api/models/{repo}/revision/.+", path):
                 self._send_json(self._describe(repo, folder), with_body)
             elif path.startswith(f"/api/models/{repo}/tree/"):
                 self._send_json(self._list_tree(folder), with_body)

@@ -65,11 +65,15 @@ def tokens(
     asked = parse_ids(read.text) if source.decode else None
     with Notes(quiet=output.quiet) as notes:
         # Heavy: not for --help or a missing file. Not gpt2cli.loading, which brings onnxruntime.
-        from gpt2cli.store import find_model
+        from gpt2cli.store import ANY, find_model
         from gpt2cli.tokenizer import Tokenizer
 
         stored = find_model(
-            model.model, revision=model.revision, offline=model.offline, listener=notes
+            model.model,
+            revision=model.revision,
+            precision=ANY,
+            offline=model.offline,
+            listener=notes,
         )
         tokenizer = Tokenizer(stored.folder)
         notes.pause()

@@ -41,7 +41,7 @@ def list_places() -> dict[str, Path]:
     """Return our folders and the hub's own cache, by name."""
     home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     hub = Path(os.environ.get("HF_HOME") or Path(home) / "huggingface") / "hub"
-    hub = Path(os.environ.get("HF_HUB_CACHE") or hub)
+    hub = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or hub)
     return {"cache": cache_folder(), "state": state_folder(), "hub-cache": hub.expanduser()}
 
 

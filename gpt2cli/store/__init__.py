@@ -9,9 +9,17 @@ from gpt2cli.store.catalogue import (
 )
 from gpt2cli.store.exports import export_to
 from gpt2cli.store.hub import Hub
-from gpt2cli.store.store import Listener, StoredModel, find_checkpoint, find_model, pull_model
+from gpt2cli.store.store import (
+    ANY,
+    Listener,
+    StoredModel,
+    find_checkpoint,
+    find_model,
+    pull_model,
+)
 
 __all__ = [
+    "ANY",
     "CachedModel",
     "Hub",
     "Listener",

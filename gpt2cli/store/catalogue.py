@@ -1,4 +1,4 @@
-"""What is in the cache: lists, describes and removes exported models and their downloads."""
+"""What is in the cache: lists, describes and removes exported models."""
 
 import shutil
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import ModelFolder, is_model_folder, read_model_folder
 from gpt2cli.store.exports import describe_folder
 from gpt2cli.store.names import STARTER, FolderName, HubName, parse_name
-from gpt2cli.store.places import cache_folder
+from gpt2cli.store.places import models_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,8 @@ class CachedModel:
 
 def list_cached() -> list[CachedModel]:
     """Return every exported model in the cache, by name; damaged ones too, with their fault."""
-    models = cache_folder() / "models"
     try:
-        folders = [path for path in models.iterdir() if is_model_folder(path)]
+        folders = [path for path in models_folder().glob("[!.]*") if is_model_folder(path)]
     except OSError:
         return []
     return sorted(map(_summarise, folders), key=lambda model: (model.name, str(model.path)))
@@ -76,10 +75,12 @@ def remove_cached(models: Sequence[CachedModel]) -> None:
         ModelError: if one cannot be removed.
     """
     for model in models:
+        # Out of the way at once: what a kill leaves is no model, and goes with the next export.
+        doomed = model.path.with_name(f".{model.path.name}.removed.partial")
+        shutil.rmtree(doomed, ignore_errors=True)
         try:
-            # export.json first: what a kill leaves is then no model folder any more.
-            (model.path / "export.json").unlink(missing_ok=True)
-            shutil.rmtree(model.path)
+            model.path.rename(doomed)
+            shutil.rmtree(doomed)
         except OSError as error:
             raise ModelError(f"cannot remove {model.path}: {error.strerror}") from error
 
@@ -95,7 +96,7 @@ def _cached_name(name: str) -> str:
 
 
 def _summarise(path: Path) -> CachedModel:
-    size = sum(file.stat().st_size for file in path.iterdir())
+    size = sum(file.stat().st_size for file in path.glob("[!.]*"))
     try:
         folder = read_model_folder(path)
     except ModelError as error:

@@ -28,8 +28,10 @@ class DefaultMemory:
 def recall_default() -> DefaultMemory:
     """Return what is remembered; nothing, if that cannot be read."""
     try:
-        return DefaultMemory(**json.loads(_path().read_bytes()))
-    except (OSError, ValueError, TypeError):
+        kept = json.loads(_path().read_bytes())
+        failed_at, failure = float(kept["hub_failed_at"]), str(kept["hub_failure"])
+        return DefaultMemory(kept["has_run"] is True, failed_at, failure)
+    except (OSError, ValueError, LookupError, TypeError):
         return DefaultMemory()
 
 

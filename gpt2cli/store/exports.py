@@ -8,14 +8,14 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import GRAPH_VERSION, ModelFolder, is_model_folder, read_model_folder
-from gpt2cli.store.places import cache_folder, writable_cache
+from gpt2cli.store.places import models_folder, writable_models_folder
 
 Report = Callable[[str], None]
 
@@ -39,7 +39,7 @@ class ExportKey:
 
 def find_exported(key: ExportKey) -> ModelFolder | None:
     """Return the model folder from the cache if it is there and whole."""
-    folder = cache_folder() / "models" / key.folder_name
+    folder = models_folder() / key.folder_name
     try:
         return read_model_folder(folder) if is_model_folder(folder) else None
     except ModelError:
@@ -59,18 +59,17 @@ def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report
     found = find_exported(key)
     if found is not None:
         return found
-    models = writable_cache(note) / "models"
-    models.mkdir(exist_ok=True)
+    models = writable_models_folder(note)
     folder = models / key.folder_name
+    _remove_leftovers(models)
     stage(f"waiting for another gpt2 that exports {key.label}")
     with FileLock(models / f".{key.folder_name}.lock"):
-        if is_model_folder(folder):
-            try:
-                return read_model_folder(folder)
-            except ModelError:
+        try:
+            return read_model_folder(folder)
+        except ModelError:
+            if folder.exists():
                 note(f"the exported {key.label} is damaged; exporting it again")
                 shutil.rmtree(folder)
-        _remove_leftovers(folder)
         note(f"exporting {key.label} for its first use (kept in {models})")
         export_to(checkpoint, folder, precision=key.precision, origin=key.origin, stage=stage)
     return read_model_folder(folder)
@@ -151,10 +150,14 @@ def describe_folder(folder: Path) -> dict[str, Any]:
         raise ModelError(f"{folder} cannot be read: {error}; export again") from error
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed exports left; the lock says that none is running."""
-    for leftover in folder.parent.glob(f".{folder.name}.*.partial"):
-        shutil.rmtree(leftover, ignore_errors=True)
+def _remove_leftovers(models: Path) -> None:
+    """Remove what killed exports and removals left, of any model that nobody exports now."""
+    from filelock import FileLock, Timeout
+
+    for leftover in models.glob(".*.partial"):
+        name = leftover.stem.rpartition(".")[0]  # with its dot, as the lock's
+        with suppress(Timeout), FileLock(models / f"{name}.lock", blocking=False):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 @contextmanager

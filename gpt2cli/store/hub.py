@@ -36,6 +36,8 @@ WEIGHTS: Final = (
     ("pytorch_model.bin", None),
     ("pytorch_model.bin.index.json", re.compile(r"pytorch_model-\d+-of-\d+\.bin")),
 )
+# The forms of tokenizers: all files of one.
+_TOKENIZERS: Final = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 _ASK_SECONDS: Final = 4.0
 _ERROR_NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 
@@ -116,7 +118,8 @@ class Hub:
 
 def is_offline() -> bool:
     """Tell whether the user's environment forbids the network, as huggingface_hub reads it."""
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
+    said = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
+    return said.upper() in {"1", "ON", "YES", "TRUE"}
 
 
 def _choose_files(repo: str, listed: Set[str]) -> list[str]:
@@ -139,6 +142,8 @@ def _find_missing(folder: Path) -> list[str]:
     """Return what a snapshot lacks to be converted; a download may have been cut at any file."""
     if not (folder / "config.json").exists():
         return ["config.json"]
+    if not any(all((folder / name).exists() for name in form) for form in _TOKENIZERS):
+        return ["tokenizer.json"]
     for name, shard in WEIGHTS:
         if (folder / name).exists():
             return _find_missing_shards(folder / name) if shard is not None else []

@@ -4,11 +4,13 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
 
-from gpt2cli.errors import ModelError
+from gpt2cli.errors import ModelError, OutputError
+from gpt2cli.whole_file import replacing
 
 
 def cache_folder() -> Path:
@@ -21,13 +23,18 @@ def state_folder() -> Path:
     return platformdirs.user_state_path("gpt2")
 
 
-def writable_cache(note: Callable[[str], None]) -> Path:
-    """Return the cache folder, or a private temporary one if it cannot be written.
+def models_folder() -> Path:
+    """Return the cache's folder of exported models, which may not exist yet."""
+    return cache_folder() / "models"
+
+
+def writable_models_folder(note: Callable[[str], None]) -> Path:
+    """Return the cache's folder of models, or a private temporary one if it cannot be written.
 
     Raises:
         ModelError: if neither can.
     """
-    usual = cache_folder()
+    usual = models_folder()
     reason = _try_write(usual)
     if reason is None:
         return usual
@@ -45,13 +52,10 @@ def writable_cache(note: Callable[[str], None]) -> Path:
 
 def keep_json(path: Path, value: Mapping[str, object]) -> None:
     """Write a small file whole, if it can be written; nothing is lost if it cannot."""
-    temporary = path.with_suffix(".new")
-    try:
+    with suppress(OSError, OutputError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(value), encoding="utf-8")
-        temporary.replace(path)
-    except OSError:
-        return
+        with replacing(path) as file:
+            file.write(json.dumps(value).encode())
 
 
 def _try_write(folder: Path) -> str | None:

@@ -3,10 +3,11 @@
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
+from urllib.parse import quote
 
 from gpt2cli.errors import HubError, UsageError
 from gpt2cli.model_folder import ModelFolder, is_model_folder, read_model_folder
@@ -26,7 +27,9 @@ from gpt2cli.store.places import cache_folder, keep_json
 STARTER_FOLDER: Final = Path(__file__).parent.parent / "starter"
 _CHECKPOINT_SUFFIXES: Final = (".json", ".safetensors")
 AUTO: Final = "auto"
+ANY: Final = "any"  # precision: whichever is in the cache, for what needs no weights
 CPU_PRECISION: Final = "fp32"
+_PRECISIONS: Final = (CPU_PRECISION, "fp16", "int8", "int4")
 
 
 class Listener(Protocol):
@@ -128,7 +131,8 @@ def find_model(
 ) -> StoredModel:
     """Return the model for `name`, downloaded and exported if need be; None is the default.
 
-    `auto_precision` is what `auto` exports; of a model folder it takes whatever that has.
+    `precision` is one, or "auto", or "any" of those in the cache (for the tokenizer alone).
+    `auto_precision` is what these two export; of a model folder they take whatever that has.
 
     Raises:
         ModelError: if there is no such model, or it cannot be had or converted.
@@ -144,7 +148,7 @@ def find_model(
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     revision: str | None
-    precision: str  # or "auto"
+    precision: str  # or "auto", or "any"
     auto_precision: str
     offline: bool
     listener: Listener
@@ -156,7 +160,12 @@ class _Wanted:
 
     @property
     def export_precision(self) -> str:
-        return self.auto_precision if self.precision == AUTO else self.precision
+        return self.auto_precision if self.precision in (AUTO, ANY) else self.precision
+
+    @property
+    def precisions(self) -> Sequence[str]:
+        """Those of an exported model that will do."""
+        return _PRECISIONS if self.precision == ANY else [self.export_precision]
 
 
 def _find_named(name: str, wanted: _Wanted) -> StoredModel:
@@ -171,7 +180,10 @@ def _find_named(name: str, wanted: _Wanted) -> StoredModel:
 
 
 def _find_default(wanted: _Wanted) -> StoredModel:
-    """Return the default model; until it has once run here, the starter may stand in for it."""
+    """Return the default model; until it has once run here, the starter may stand in for it.
+
+    A revision of it is named by the user, as a model is: nothing stands in for that.
+    """
     memory = recall_default()
     remembered = memory.hub_failed_lately and not memory.has_run and not wanted.offline
     try:
@@ -179,7 +191,7 @@ def _find_default(wanted: _Wanted) -> StoredModel:
             wanted = replace(wanted, offline=True)
         model = _find_named(DEFAULT_MODEL, wanted)
     except HubError as error:
-        if memory.has_run:
+        if memory.has_run or wanted.revision is not None:
             raise
         reason = memory.hub_failure if remembered else error.reason
         if not wanted.offline:
@@ -187,24 +199,24 @@ def _find_default(wanted: _Wanted) -> StoredModel:
         wanted.listener.note(
             f"using the bundled {STARTER} model, which writes children's stories: {reason}"
         )
-        return _find_starter(replace(wanted, revision=None))
+        return _find_starter(wanted)
     if not memory.has_run:
         remember_default(DefaultMemory(has_run=True))
     return model
 
 
 def _find_starter(wanted: _Wanted) -> StoredModel:
-    key = ExportKey(STARTER, _starter_origin(), wanted.export_precision)
-    return StoredModel(_exported(STARTER_FOLDER, key, wanted), STARTER, None)
+    folder = _exported(STARTER_FOLDER, STARTER, _starter_origin(), wanted)
+    return StoredModel(folder, STARTER, None)
 
 
 def _find_local(name: FolderName, wanted: _Wanted) -> StoredModel:
     path = name.path
     if not is_model_folder(path):
-        key = ExportKey(path.resolve().name, local_origin(path), wanted.export_precision)
-        return StoredModel(_exported(path, key, wanted), str(path), None)
+        exported = _exported(path, path.resolve().name, local_origin(path), wanted)
+        return StoredModel(exported, str(path), None)
     folder = read_model_folder(path)
-    if wanted.precision not in (AUTO, folder.precision):
+    if wanted.precision not in (AUTO, ANY, folder.precision):
         raise UsageError(
             f"--precision {wanted.precision}: the model folder {path} is {folder.precision}; "
             "export its checkpoint again for another precision"
@@ -216,14 +228,14 @@ def _find_hub_model(repo: str, wanted: _Wanted) -> StoredModel:
     """Look here first: what was exported from this revision before needs no network."""
     commit = _Reference(repo, wanted.hub_revision).read()
     if commit is not None:
-        found = find_exported(_hub_key(repo, commit, wanted))
+        found = _find_cached(repo, _hub_origin(repo, commit), wanted)
         if found is not None:
             return StoredModel(found, repo, commit)
     return _export_snapshot(repo, _find_snapshot(repo, wanted), wanted)
 
 
 def _export_snapshot(repo: str, snapshot: Snapshot, wanted: _Wanted) -> StoredModel:
-    folder = _exported(snapshot.folder, _hub_key(repo, snapshot.commit, wanted), wanted)
+    folder = _exported(snapshot.folder, repo, _hub_origin(repo, snapshot.commit), wanted)
     _Reference(repo, wanted.hub_revision).write(snapshot.commit)
     return StoredModel(folder, repo, snapshot.commit)
 
@@ -238,7 +250,7 @@ def _find_snapshot(repo: str, wanted: _Wanted) -> Snapshot:
         missing = wanted.hub.explain_missing(repo, wanted.hub_revision)
         raise HubError(
             f"{missing} and the network is not to be asked",
-            "run once without --offline and HF_HUB_OFFLINE",
+            "run once without --offline, HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE",
         )
     return _download(repo, wanted)
 
@@ -262,34 +274,35 @@ def _hub_origin(repo: str, commit: str) -> dict[str, str]:
     return {"repo": repo, "commit": commit}
 
 
-def _hub_key(repo: str, commit: str, wanted: _Wanted) -> ExportKey:
-    return ExportKey(repo, _hub_origin(repo, commit), wanted.export_precision)
+def _find_cached(label: str, origin: Mapping[str, Any], wanted: _Wanted) -> ModelFolder | None:
+    keys = (ExportKey(label, origin, precision) for precision in wanted.precisions)
+    return next((found for found in map(find_exported, keys) if found is not None), None)
 
 
-def _exported(checkpoint: Path, key: ExportKey, wanted: _Wanted) -> ModelFolder:
-    listener = wanted.listener
-    return export_once(checkpoint, key, note=listener.note, stage=listener.stage)
+def _exported(
+    checkpoint: Path, label: str, origin: Mapping[str, Any], wanted: _Wanted
+) -> ModelFolder:
+    key, listener = ExportKey(label, origin, wanted.export_precision), wanted.listener
+    return _find_cached(label, origin, wanted) or export_once(
+        checkpoint, key, note=listener.note, stage=listener.stage
+    )
 
 
 class _Reference:
-    """Which commit a branch or tag meant when it was last downloaded."""
+    """Which commit a branch or tag meant when it was last downloaded; a file for each."""
 
     def __init__(self, repo: str, revision: str) -> None:
-        self._path = cache_folder() / "refs" / f"{repo.replace('/', '--')}.json"
-        self._revision = revision
+        name = f"{quote(revision, safe='')}.json"
+        self._path = cache_folder() / "refs" / repo.replace("/", "--") / name
 
     def read(self) -> str | None:
         """Return the commit; None if it is not known."""
-        commit = self._read_all().get(self._revision)
+        try:
+            commit = json.loads(self._path.read_bytes())["commit"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
         return commit if isinstance(commit, str) else None
 
     def write(self, commit: str) -> None:
         """Keep the commit, if it can be kept."""
-        keep_json(self._path, self._read_all() | {self._revision: commit})
-
-    def _read_all(self) -> dict[str, object]:
-        try:
-            known = json.loads(self._path.read_bytes())
-        except (OSError, ValueError):
-            return {}
-        return known if isinstance(known, dict) else {}
+        keep_json(self._path, {"commit": commit})

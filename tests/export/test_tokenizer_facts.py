@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from dataclasses import replace
 
 import pytest
 
@@ -27,14 +28,33 @@ def test_a_tokenizer_of_the_models_size_lacks_nothing(tmp_path: pathlib.Path) ->
     """Every id decodes; the end of text is BOS and EOS where the config names none."""
     write_tokenizer(tmp_path, 257, kind="bytes")
     facts = facts_of(tmp_path, make_config(tmp_path, 257))
-    assert facts == TokenizerFacts(257, missing_ids=(), bos_token_id=256, eos_token_ids=(256,))
+    assert facts == TokenizerFacts(257, missing_ids=[], bos_token_id=256, eos_token_ids=(256,))
 
 
 def test_ids_of_a_padded_vocabulary_are_missing(tmp_path: pathlib.Path) -> None:
     """A model of 260 ids with a tokenizer of 257 must never draw the last three."""
     write_tokenizer(tmp_path, 257, kind="bytes")
     facts = facts_of(tmp_path, make_config(tmp_path, 260))
-    assert (facts.vocab_size, facts.missing_ids) == (257, (257, 258, 259))
+    assert (facts.vocab_size, facts.missing_ids) == (257, [[257, 259]])
+
+
+def test_ids_that_are_missing_between_others_are_runs_of_their_own(tmp_path: pathlib.Path) -> None:
+    """Here the end of text was moved past the end of a padded vocabulary's middle."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    path = tmp_path / "tokenizer.json"
+    raw = json.loads(path.read_text("utf-8"))
+    raw["added_tokens"][0]["id"] = raw["model"]["vocab"][END_OF_TEXT] = 260
+    path.write_text(json.dumps(raw), "utf-8")
+    facts = facts_of(tmp_path, make_config(tmp_path, 263))
+    assert facts.missing_ids == [[256, 259], [261, 262]]
+
+
+def test_a_vocabulary_that_a_config_makes_huge_costs_nothing(tmp_path: pathlib.Path) -> None:
+    """Two thousand million ids are one run; that no weights have them is found elsewhere."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    config = replace(make_config(tmp_path, 257), vocab_size=2**31 - 1)
+    facts = facts_of(tmp_path, config)
+    assert facts.missing_ids == [[257, 2**31 - 2]]
 
 
 def test_a_tokenizer_larger_than_the_model_has_an_end_of_text_that_is_none(
@@ -43,7 +63,7 @@ def test_a_tokenizer_larger_than_the_model_has_an_end_of_text_that_is_none(
     """An id that the model cannot give ends nothing."""
     write_tokenizer(tmp_path, 257, kind="bytes")
     facts = facts_of(tmp_path, make_config(tmp_path, 200))
-    assert facts == TokenizerFacts(257, missing_ids=(), bos_token_id=None, eos_token_ids=())
+    assert facts == TokenizerFacts(257, missing_ids=[], bos_token_id=None, eos_token_ids=())
 
 
 def test_the_configs_ids_come_before_the_end_of_text(tmp_path: pathlib.Path) -> None:

@@ -4,7 +4,7 @@ import json
 import pathlib
 import shutil
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -14,6 +14,8 @@ from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import ModelFolder, ModelShape, is_model_folder, read_model_folder
 from tests.checkpoints import CheckpointShape
 from tests.model_folders import ModelFolders
+
+_SIZES: Final = ("n_layer", "n_head", "head_dim", "n_embd", "n_positions", "vocab_size")
 
 
 @pytest.fixture
@@ -116,6 +118,9 @@ def test_a_damaged_manifest_is_refused(folder: pathlib.Path, content: bytes) -> 
     [
         ("model", {"n_layer": 1}),
         ("model", None),
+        ("model", dict.fromkeys(_SIZES, 1) | {"n_layer": "1"}),
+        ("model", dict.fromkeys(_SIZES, 1) | {"n_layer": 0}),
+        ("source", None),
         ("tokenizer", {}),
         ("tokenizer", 1),
         ("files", []),

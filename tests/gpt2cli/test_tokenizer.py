@@ -95,6 +95,19 @@ def test_truncation_and_padding_of_the_file_are_ignored(tmp_path: pathlib.Path) 
     assert tokenizer.encode("!!!!!!") == [0] * 6
 
 
+def test_the_dropout_of_a_training_is_ignored(tmp_path: pathlib.Path) -> None:
+    """It would cut the same text into other tokens each time."""
+    write_tokenizer(tmp_path, 258, kind="bytes")
+    path = tmp_path / "tokenizer.json"
+    raw = json.loads(path.read_text("utf-8"))
+    raw["model"]["vocab"]["!!"] = 257
+    raw["model"]["merges"] = [["!", "!"]]
+    raw["model"]["dropout"] = 0.5
+    path.write_text(json.dumps(raw), "utf-8")
+    tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=258, eos_token_id=256))
+    assert [tokenizer.encode("!!") for _ in range(64)] == [[257]] * 64
+
+
 @pytest.mark.parametrize("content", [None, b"", b'{"model": 1}'])
 def test_an_unreadable_tokenizer_is_a_model_error(
     tmp_path: pathlib.Path, content: bytes | None

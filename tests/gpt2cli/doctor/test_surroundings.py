@@ -62,7 +62,8 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
-        ({"HF_HUB_CACHE": "/hub"}, "/hub"),
+        ({"HF_HUB_CACHE": "/hub", "HUGGINGFACE_HUB_CACHE": "/old"}, "/hub"),
+        ({"HUGGINGFACE_HUB_CACHE": "/old", "HF_HOME": "/home"}, "/old"),
         ({"HF_HOME": "/home"}, "/home/hub"),
         ({"XDG_CACHE_HOME": "/xdg"}, "/xdg/huggingface/hub"),
         ({}, str(pathlib.Path("~/.cache/huggingface/hub").expanduser())),
@@ -72,7 +73,7 @@ def test_the_hubs_cache_is_where_huggingface_hub_has_it(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
 ) -> None:
     """Its own variables first."""
-    for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

@@ -1,6 +1,8 @@
 """Claims about listing, describing and removing what is in the cache."""
 
+import errno
 import pathlib
+import shutil
 
 import pytest
 
@@ -66,6 +68,33 @@ def test_a_damaged_model_is_listed_with_its_fault_and_can_be_removed(
         describe_model(damaged)
     remove_cached(find_cached(damaged.name))
     assert list_cached() == []
+
+
+def test_what_a_running_export_has_so_far_is_no_model(checkpoint: pathlib.Path) -> None:
+    """Nor is a manifest that is being replaced counted, which may vanish at any moment."""
+    [model] = list_cached()
+    shutil.copytree(model.path, model.path.with_name(f".{model.path.name}.x.partial"))
+    (model.path / ".export.json.1").write_bytes(b"x" * 1000)
+
+    assert list_cached() == [model]
+
+
+def test_a_removal_that_was_cut_leaves_no_model(
+    checkpoint: pathlib.Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of it goes with the next export."""
+
+    def cut(path: pathlib.Path, **options: bool) -> None:
+        if not options:
+            raise OSError(errno.EIO, "cut")
+
+    with monkeypatch.context() as patch, pytest.raises(ModelError, match=r"cannot remove .*: cut"):
+        patch.setattr(shutil, "rmtree", cut)
+        remove_cached(list_cached())
+    assert list_cached() == []
+
+    path = find_model(str(checkpoint), listener=told).folder.path
+    assert list(path.parent.glob(".*.partial")) == []
 
 
 def test_a_description_holds_config_parameters_and_the_graphs_table(

@@ -10,6 +10,7 @@ import sys
 
 import onnxruntime
 import pytest
+from filelock import FileLock
 
 from export.precision import Precision
 from gpt2cli.errors import ModelError
@@ -82,6 +83,33 @@ def test_what_a_killed_export_left_is_removed(checkpoint: pathlib.Path, told: To
     assert not leftover.exists()
 
 
+def test_what_was_left_of_another_model_is_removed_unless_somebody_is_at_it(
+    checkpoint: pathlib.Path, told: Told, tmp_path: pathlib.Path
+) -> None:
+    """That model may never be exported again; a lock that is taken says that it is just now."""
+    models = _export(checkpoint, told).parent
+    dead, alive = models / ".dead-fp32-0.x.partial", models / ".alive-fp32-1.x.partial"
+    dead.mkdir()
+    alive.mkdir()
+    shutil.rmtree(_export(checkpoint, told))
+
+    with FileLock(models / ".alive-fp32-1.lock"):
+        _export(checkpoint, told)
+
+    assert (dead.exists(), alive.exists()) == (False, True)
+
+
+def test_a_folder_that_is_no_model_does_not_stand_in_the_way(
+    checkpoint: pathlib.Path, told: Told
+) -> None:
+    """As where somebody began to delete it."""
+    folder = _export(checkpoint, told)
+    (folder / "export.json").unlink()
+
+    assert _export(checkpoint, told) == folder
+    assert any("is damaged; exporting it again" in note for note in told.notes)
+
+
 def test_a_bad_checkpoint_is_one_line_and_leaves_nothing(
     checkpoint: pathlib.Path, told: Told
 ) -> None:
@@ -114,11 +142,17 @@ def test_processes_that_ask_at_once_get_one_export(checkpoint: pathlib.Path) -> 
     assert sum(len(lines) - 1 for lines in outputs) == 1
 
 
+@pytest.mark.parametrize("name", ["cache", "cache/gpt2/models"])
 def test_a_cache_that_cannot_be_written_moves_elsewhere_with_a_note(
-    checkpoint: pathlib.Path, told: Told, home: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: pathlib.Path,
+    told: Told,
+    home: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
-    """A file where the cache folder should be costs one line."""
-    (home / "cache").write_text("in the way")
+    """A file where one of its folders should be costs one line."""
+    (home / name).parent.mkdir(parents=True, exist_ok=True)
+    (home / name).write_text("in the way")
     elsewhere = home / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
@@ -241,7 +275,7 @@ def test_a_cache_that_holds_everything_needs_no_writing(
 
     for name in ("os.mkdir", "os.rename", "os.replace", "os.unlink", "tempfile.mkdtemp"):
         monkeypatch.setattr(name, refuse)
-    monkeypatch.setattr("gpt2cli.store.exports.writable_cache", refuse)
+    monkeypatch.setattr("gpt2cli.store.exports.writable_models_folder", refuse)
 
     assert _export(checkpoint, told) == folder
     check_again(read_model_folder(folder), "CPUExecutionProvider")

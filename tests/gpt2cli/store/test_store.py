@@ -11,7 +11,7 @@ import pytest
 
 from export.precision import Precision
 from gpt2cli.errors import HubError, ModelError, UsageError
-from gpt2cli.store import Hub, find_checkpoint, find_model
+from gpt2cli.store import ANY, Hub, find_checkpoint, find_model
 from gpt2cli.store.default import DefaultMemory, recall_default, remember_default
 from gpt2cli.store.store import STARTER_FOLDER
 from tests.checkpoints import CheckpointShape
@@ -89,13 +89,15 @@ def test_offline_without_the_model_is_an_error_that_says_so(
     assert server.requests == []
 
 
+@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
 def test_the_environment_can_forbid_the_network(
-    hub: Hub, server: HubServer, told: Told, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, server: HubServer, told: Told, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """HF_HUB_OFFLINE=1 is --offline."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    """HF_HUB_OFFLINE=1 is --offline, and so is the older name that huggingface_hub reads."""
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setenv(variable, "1")
 
-    with pytest.raises(HubError, match="HF_HUB_OFFLINE"):
+    with pytest.raises(HubError, match=variable):
         find_model("gpt2", listener=told, hub=hub)
     assert server.requests == []
 
@@ -212,14 +214,70 @@ def test_once_the_default_has_run_it_is_never_replaced(
         find_model(None, listener=told, hub=hub)
 
 
-def test_what_is_remembered_may_be_lost_or_damaged(home: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+    "content",
+    ['{"surprise": 1}', "[]", "{", '{"has_run": true, "hub_failed_at": "x", "hub_failure": ""}'],
+)
+def test_what_is_remembered_may_be_lost_or_damaged(home: pathlib.Path, content: str) -> None:
     """Broken state is no state."""
     remember_default(DefaultMemory(has_run=True))
     assert recall_default().has_run
 
     for file in (home / "state").rglob("*.json"):
-        file.write_text('{"surprise": 1}')
+        file.write_text(content)
     assert recall_default() == DefaultMemory()
+
+
+def test_nothing_stands_in_for_a_revision_that_is_not_there(
+    hub: Hub, server: HubServer, told: Told
+) -> None:
+    """It was asked for; and that it is missing says nothing of the hub."""
+    server.refusal = (404, "RevisionNotFound")
+    with pytest.raises(HubError, match="no revision typo"):
+        find_model(None, revision="typo", listener=told, hub=hub)
+
+    server.refusal = None
+    assert find_model(None, listener=told, hub=hub).name == _DEFAULT
+
+
+def test_a_download_without_a_tokenizer_is_completed(
+    hub: Hub, server: HubServer, told: Told, home: pathlib.Path
+) -> None:
+    """Another tool took the model alone."""
+    find_model("gpt2", listener=told, hub=hub)
+    shutil.rmtree(home / "cache")
+    for link in (home / "hub").rglob("tokenizer.json"):
+        link.unlink()
+    with pytest.raises(HubError, match=r"incomplete: missing tokenizer\.json"):
+        find_model("gpt2", offline=True, listener=told, hub=hub)
+
+    assert find_model("gpt2", listener=told, hub=hub).name == _DEFAULT
+
+
+def test_commits_of_several_revisions_are_known_side_by_side(
+    hub: Hub, server: HubServer, told: Told
+) -> None:
+    """Whatever characters they have."""
+    for revision in ("main", "refs/pr/1", "v1.0"):
+        find_model("gpt2", revision=revision, listener=told, hub=hub)
+    server.requests.clear()
+
+    for revision in ("main", "refs/pr/1", "v1.0"):
+        assert find_model("gpt2", revision=revision, listener=told, hub=hub).revision == COMMIT
+    assert server.requests == []
+
+
+def test_any_precision_takes_the_one_that_is_there(
+    hub: Hub, model_folders: ModelFolders, told: Told
+) -> None:
+    """For what reads no weights; of none it exports what auto would."""
+    folder = str(model_folders(_SHAPE, precision=Precision.INT8))
+    assert find_model(folder, precision=ANY, listener=told).folder.precision == "int8"
+    for name in (str(model_folders.checkpoint(_SHAPE)), "gpt2"):
+        find_model(name, precision="int4", listener=told, hub=hub)
+        found = find_model(name, precision=ANY, listener=told, hub=hub)
+        assert found.folder.precision == "int4"
+    assert find_model("starter", precision=ANY, listener=told).folder.precision == "fp32"
 
 
 def test_a_checkpoint_folder_is_exported_once(model_folders: ModelFolders, told: Told) -> None:
