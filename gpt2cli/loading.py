@@ -80,7 +80,7 @@ def load_model(
         listener.stage(f"loading {stored.name}")
         if where.kind == "cuda":  # first, while the memory is free: it loads the weights too
             _check_on(stored.folder, where)
-        slots = max_slots or choose_slots(stored.folder.shape, cores)
+        slots = max_slots or choose_slots(stored.folder.shape, where, cores)
         if where.kind != "cpu":  # whose cache is as large as it begins
             slots = max(slots, min_slots)
 

@@ -40,6 +40,7 @@ class Tokenizer:
         self._tokenizer.no_padding()
         self._tokenizer.model.dropout = None  # which cuts a text anew each time
         self._vocab_size = folder.shape.vocab_size
+        self._added = self._tokenizer.get_added_tokens_decoder()
         self._silent_ids = self._find_special_ids() | folder.eos_token_ids
         self._bytes: dict[int, bytes] = {}
         self.bos_token_id = folder.bos_token_id
@@ -114,16 +115,16 @@ class Tokenizer:
         return b"".join(map(self.spell, ids)).decode("utf-8", "replace")
 
     def _find_bytes(self, token_id: int) -> bytes:
-        token = self._tokenizer.id_to_token(token_id)
-        if token is None:
-            return b""
+        added = self._added.get(token_id)
+        if added is not None:  # stored as it reads
+            return str(added.content).encode()
+        token: str = self._tokenizer.id_to_token(token_id) or ""
         if all(character in _BYTE_OF for character in token):
             return bytes(_BYTE_OF[character] for character in token)
-        return str(token).encode()  # an added token: stored as it reads
+        return token.encode()  # a special one of the vocabulary itself
 
     def _find_special_ids(self) -> frozenset[int]:
-        added = self._tokenizer.get_added_tokens_decoder()
-        return frozenset(token_id for token_id, token in added.items() if token.special)
+        return frozenset(token_id for token_id, token in self._added.items() if token.special)
 
 
 class Detokenizer:
@@ -155,7 +156,8 @@ class StopMatcher:
     """Finds the first stop sequence in streamed text, however the stream is cut.
 
     First is the one that is complete first; of those complete at the same character, the longest.
-    Text that may still become a stop sequence is held back, nothing else is.
+    Text that may still become a stop sequence is held back, nothing else is. One that is complete
+    too early to count is text after all, but another may begin within it.
     """
 
     def __init__(self, stops: Iterable[str]) -> None:
@@ -167,18 +169,22 @@ class StopMatcher:
         """Return one that goes on from here by itself."""
         return copy.copy(self)  # nothing in it is ever changed in place
 
-    def feed(self, text: str) -> str:
-        """Return the text that no stop sequence can claim any more; none after a match."""
+    def feed(self, text: str, *, counts: bool = True) -> str:
+        """Return the text that no stop sequence can claim any more; none after a match.
+
+        `counts`: whether a stop sequence that is complete now ends the text.
+        """
         if self.matched is not None:
             return ""
         text = self._held + text
-        found = [(text.find(stop), stop) for stop in self._stops]
-        ends = [(start + len(stop), start, stop) for start, stop in found if start >= 0]
-        if ends:
-            _, start, self.matched = min(ends)
-            self._held = ""
-            return text[:start]
-        kept = max((_overlap(text, stop) for stop in self._stops), default=0)
+        begin = 0  # where a stop sequence may begin
+        while found := self._find_first(text, begin):
+            _, start, stop = found
+            if counts:
+                self._held, self.matched = "", stop
+                return text[:start]
+            begin = start + 1
+        kept = max((overlap(text[begin:], stop) for stop in self._stops), default=0)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]
 
@@ -187,8 +193,13 @@ class StopMatcher:
         held, self._held = self._held, ""
         return held
 
+    def _find_first(self, text: str, begin: int) -> tuple[int, int, str] | None:
+        found = ((text.find(stop, begin), stop) for stop in self._stops)
+        ends = ((start + len(stop), start, stop) for start, stop in found if start >= 0)
+        return min(ends, default=None)
 
-def _overlap(text: str, stop: str) -> int:
+
+def overlap(text: str, stop: str) -> int:
     """Return the length of the longest end of `text` that begins `stop` without being all of it."""
     longest = min(len(text), len(stop) - 1)
     return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)

@@ -26,7 +26,7 @@ from gpt2cli.generation import (
 )
 from gpt2cli.generation.vocabulary import find_bans, find_biases
 from gpt2cli.sampling import Sampler, SamplingConfig
-from gpt2cli.tokenizer import Tokenizer
+from gpt2cli.tokenizer import Tokenizer, overlap
 
 _ROOM_SHARE: Final = 4  # at most one part in four of the context is held free for the reply
 
@@ -157,7 +157,7 @@ class Chat:
         """
         if not self.conversation.turns:
             raise UsageError("nothing has been said yet")
-        *_, turn = self.conversation.turns
+        turn = self.conversation.turns[-1]
         self.conversation = self.conversation.take_back()
         return turn
 
@@ -272,5 +272,4 @@ class _Trimmer:
 
 def _cut_begun(text: str, ends: Sequence[str]) -> str:
     """Return text that stops short without the beginning of an end that it stops short in."""
-    begun = (n for end in ends for n in range(1, len(end)) if text.endswith(end[:n]))
-    return text[: len(text) - max(begun, default=0)]
+    return text[: len(text) - max((overlap(text, end) for end in ends), default=0)]

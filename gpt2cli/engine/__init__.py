@@ -4,12 +4,12 @@ from gpt2cli.engine.runtime import require_runtime
 
 require_runtime()  # before the modules below, which are useless without it
 
-from gpt2cli.engine.cuda import (  # noqa: E402
+from gpt2cli.engine.cuda import try_cuda  # noqa: E402
+from gpt2cli.engine.cuda_libraries import (  # noqa: E402
     MissingLibrary,
     find_cuda_version,
     list_providers,
     preload_libraries,
-    try_cuda,
 )
 from gpt2cli.engine.devices import (  # noqa: E402
     AUTO,

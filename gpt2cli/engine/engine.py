@@ -12,8 +12,8 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from gpt2cli.engine.cache import DeviceCache, HostCache, KVCache
-from gpt2cli.engine.cuda import explain_failure
 from gpt2cli.engine.devices import Device, count_cores
+from gpt2cli.engine.failures import MAKING_ROOM, failures_told
 from gpt2cli.engine.huge_pages import HugePages
 from gpt2cli.engine.session import RUNTIME_VERSION, cache_dtype, open_session
 from gpt2cli.errors import DeviceError, DeviceFullError
@@ -47,8 +47,9 @@ class Engine:
             DeviceError: if the device cannot run it; a DeviceFullError if it does not hold so many
                 slots.
         """
-        self._shape = folder.shape
-        self._max_slots = max_slots
+        self.shape = folder.shape
+        self.max_slots = max_slots  # how many are to be active at once, as a rule
+        self.runtime_version = RUNTIME_VERSION  # another one may compute other bits
         self.device = device
         self.threads = threads or count_cores()
         self._huge_pages = HugePages() if device.kind == "cpu" else None  # before there are weights
@@ -62,24 +63,9 @@ class Engine:
         self._shrinks = device.kind != "cpu"
 
     @property
-    def shape(self) -> ModelShape:
-        """The model's sizes."""
-        return self._shape
-
-    @property
-    def max_slots(self) -> int:
-        """How many slots are to be active at once, as a rule."""
-        return self._max_slots
-
-    @property
     def most_slots(self) -> int:
         """How many slots there can be for one that needs more; on the CPU they grow with need."""
-        return sys.maxsize if self.device.kind == "cpu" else self._max_slots
-
-    @property
-    def runtime_version(self) -> str:
-        """The version of onnxruntime: another one may compute other bits."""
-        return RUNTIME_VERSION
+        return sys.maxsize if self.device.kind == "cpu" else self.max_slots
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -151,11 +137,11 @@ class Engine:
             DeviceFullError: if the device does not hold so many; then none can be opened.
         """
         self._lengths = []
-        self._max_slots = max_slots
+        self.max_slots = max_slots
         self._cache.restart(max_slots)
 
     def _bind(self, first_row: int, rows: int, asked: int) -> "_Step":
-        axes = (rows, asked, self._shape.vocab_size)
+        axes = (rows, asked, self.shape.vocab_size)
         return _Step(self._session, self._cache, self.device, first_row, axes)
 
     def _prefill(self, step: "_Step", *inputs: NDArray[np.int64]) -> Logits:
@@ -173,7 +159,8 @@ class Engine:
         return step.run(*inputs)
 
     def _reserve(self, length: int) -> None:
-        self._cache.reserve(len(self._lengths), max(length, *self._lengths))
+        with failures_told(self.device, MAKING_ROOM):
+            self._cache.reserve(len(self._lengths), max(length, *self._lengths))
 
 
 class _Step:
@@ -215,16 +202,14 @@ class _Step:
         Raises:
             DeviceError: if the device cannot; a DeviceFullError if its memory is full.
         """
-        try:
+        rows, length = input_ids.shape
+        size = f"{rows} x {length} token{'s' if rows * length > 1 else ''}"
+        with failures_told(self._device, f", at a step of {size}"):
             # On a device, binding is what copies: so these are bound at every step.
             self._binding.bind_cpu_input("input_ids", input_ids)
             self._binding.bind_cpu_input("position_ids", position_ids)
             self._binding.bind_cpu_input("logit_positions", logit_positions)
             self._session.run_with_iobinding(self._binding, options)
-        except Exception as error:  # ONNX Runtime's exceptions share no public base
-            rows, length = input_ids.shape
-            size = f"{rows} x {length} token{'s' if rows * length > 1 else ''}"
-            raise explain_failure(error, self._device, f", at a step of {size}") from error
         return self._logits
 
 

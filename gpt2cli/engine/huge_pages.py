@@ -65,7 +65,11 @@ class HugePages:
 
 def _list_pages() -> Iterator[int]:
     """Yield the address of each huge page that lies whole in private memory."""
-    for start, stop in _PRIVATE.findall(_MAPS.read_text(encoding="utf-8")):
+    try:
+        maps = _MAPS.read_text(encoding="utf-8")
+    except OSError:  # a sandbox without /proc
+        return
+    for start, stop in _PRIVATE.findall(maps):
         first = -(-int(start, 16) // _HUGE_PAGE) * _HUGE_PAGE
         yield from range(first, int(stop, 16) - _HUGE_PAGE + 1, _HUGE_PAGE)
 

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import onnxruntime
 
+from gpt2cli.engine.cache import allocate_zeros
 from gpt2cli.engine.captured import captured
-from gpt2cli.engine.cuda import allocate_zeros, explain_failure, open_on, preload_libraries
 from gpt2cli.engine.devices import Device
-from gpt2cli.engine.session import cache_dtype, find_graph
-from gpt2cli.errors import DeviceError
+from gpt2cli.engine.failures import failures_told
+from gpt2cli.engine.session import cache_dtype, find_graph, make_options, open_on
 from gpt2cli.model_folder import ModelFolder
 
 _KERNEL: Final = "_kernel_time"  # how ONNX Runtime ends the name of a node's own event
@@ -39,16 +38,10 @@ def profile_step(folder: ModelFolder, device: Device) -> list[NodeRun]:
     Raises:
         DeviceError: if the device cannot run it.
     """
-    if device.kind == "cuda":
-        preload_libraries()
-    with tempfile.TemporaryDirectory() as place, captured():
-        try:
-            path = _run_profiled(folder, device, Path(place) / "step")
-            events = json.loads(path.read_bytes())
-        except DeviceError:
-            raise
-        except Exception as error:  # ONNX Runtime's exceptions share no public base
-            raise explain_failure(error, device, ", profiling a step") from error
+    doing = ", profiling a step"
+    with failures_told(device, doing), tempfile.TemporaryDirectory() as place, captured():
+        path = _run_profiled(folder, device, Path(place) / "step")
+        events = json.loads(path.read_bytes())
     return read_nodes(events)
 
 
@@ -68,9 +61,7 @@ def read_nodes(events: Sequence[dict[str, Any]]) -> list[NodeRun]:
 
 def _run_profiled(folder: ModelFolder, device: Device, prefix: Path) -> Path:
     """Run a step of one token in one row; return the profile's path."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4  # what is an error is raised
+    options = make_options()
     options.enable_profiling = True
     options.profile_file_prefix = str(prefix)
     session = open_on(find_graph(folder, device), device, options)

@@ -1,22 +1,16 @@
-"""Makes the ONNX Runtime sessions of a model and of the copies in its cache."""
+"""Opens ONNX Runtime sessions: a model's, and those of small graphs, on one device."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
 import onnxruntime
 
-from gpt2cli.engine.captured import captured
-from gpt2cli.engine.cuda import (
-    CUDA_PROVIDER,
-    explain_failure,
-    explain_fallback,
-    is_out_of_memory,
-    open_on,
-    preload_libraries,
-    shorten,
-)
+from gpt2cli.engine.captured import Captured, captured
+from gpt2cli.engine.cuda_libraries import explain_unloaded, preload_libraries
 from gpt2cli.engine.devices import Device
+from gpt2cli.engine.failures import explain_failure, is_out_of_memory, refuse, shorten
 from gpt2cli.errors import Gpt2Error, ModelError
 from gpt2cli.model_folder import ModelFolder
 
@@ -36,26 +30,48 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
         ModelError: if the graph cannot be loaded.
         DeviceError: if `device` cannot run it.
     """
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    options = make_options(threads)
     options.inter_op_num_threads = 1
-    options.log_severity_level = _FATAL_ONLY
     graph = find_graph(folder, device)
     try:
-        return (
-            open_on(graph, device, options)
-            if device.kind == "cpu"
-            else _open_cuda(graph, device, options)
-        )
+        return open_on(graph, device, options)
     except Gpt2Error:
         raise
     except Exception as error:  # ONNX Runtime's exceptions share no public base
-        damage = None if is_out_of_memory(error) else folder.find_damage()
-        if device.kind == "cuda" and damage is None:
+        is_full = is_out_of_memory(error)
+        damage = None if is_full else folder.find_damage()
+        if is_full or (device.kind == "cuda" and damage is None):
             doing = f", loading {folder.path.name}"
             raise explain_failure(error, device, doing, by_rows=False) from error
         reason = damage or shorten(error)
         raise ModelError(f"{folder.path} cannot be loaded: {reason}; export again") from error
+
+
+def open_on(model: str | bytes, device: Device, options: Any = None) -> Any:
+    """Return a session on a device, with nothing printed; else ONNX Runtime's own exception.
+
+    Raises:
+        DeviceError: if ONNX Runtime opened it on the CPU instead.
+    """
+    missing = preload_libraries() if device.kind == "cuda" else []
+    # Not with session.disable_cpu_ep_fallback, which would tell a missing library at once: it also
+    # refuses the few shape nodes that ONNX Runtime itself keeps on the CPU (its issue 17930).
+    # Its fallback prints on stdout and loads everything a second time, on the CPU.
+    with captured() if device.kind == "cuda" else nullcontext(Captured()) as printed:
+        session = onnxruntime.InferenceSession(
+            model, options or make_options(), providers=[_provider(device)], enable_fallback=0
+        )
+    if device.provider not in session.get_providers():
+        raise refuse(device, *explain_unloaded(missing, printed.text))
+    return session
+
+
+def make_options(threads: int = 1) -> Any:
+    """Return options of a session: so many threads, since more warn where cores are forbidden."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = _FATAL_ONLY
+    return options
 
 
 def find_graph(folder: ModelFolder, device: Device) -> str:
@@ -69,29 +85,13 @@ def cache_dtype(session: Any) -> np.dtype[Any]:
     return _DTYPES[name]
 
 
-def open_copy_session(model: bytes, device: Device) -> Any:
-    """Return a session for a small graph made in memory, on the same provider as the model.
-
-    Raises:
-        DeviceError: if `device` cannot run it.
-    """
+def _provider(device: Device) -> str | tuple[str, dict[str, str]]:
     if device.kind == "cpu":
-        return open_on(model, device)
-    try:
-        return _open_cuda(model, device, None)
-    except Gpt2Error:
-        raise
-    except Exception as error:  # as above
-        raise explain_failure(error, device, ", opening a graph that copies") from error
-
-
-def _open_cuda(model: str | bytes, device: Device, options: Any) -> Any:
-    """Return a session that runs on CUDA, with nothing printed; else ONNX Runtime's exception."""
-    missing = preload_libraries()
-    # Not with session.disable_cpu_ep_fallback, which would tell a missing library at once: it also
-    # refuses the few shape nodes that ONNX Runtime itself keeps on the CPU (its issue 17930).
-    with captured() as printed:
-        session = open_on(model, device, options)
-    if CUDA_PROVIDER not in session.get_providers():  # it fell back to the CPU
-        raise explain_fallback(missing, printed.text, device)
-    return session
+        return device.provider
+    settings = {
+        "device_id": str(device.index),
+        # The default doubles the arena. No gpu_mem_limit: what is too much is not known here.
+        "arena_extend_strategy": "kSameAsRequested",
+        "use_tf32": "0",  # it would keep 10 bits of each factor: fp32 is fp32
+    }
+    return device.provider, settings

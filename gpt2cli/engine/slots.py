@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from gpt2cli.engine.devices import Device
 from gpt2cli.model_folder import ModelShape
 
 # 124M, fp32, 1,024 tokens after prompts of 8 words on one thread of two shared cores: 5.2 CPU-s at
@@ -32,9 +33,18 @@ def find_free_bytes(root: Path = Path("/")) -> int:
 
 
 def choose_slots(
-    shape: ModelShape, cores: int, *, find_free: Callable[[], int] = find_free_bytes
+    shape: ModelShape,
+    device: Device,
+    cores: int,
+    *,
+    find_free: Callable[[], int] = find_free_bytes,
 ) -> int:
-    """Return a batch size for this many cores that the free memory can hold."""
+    """Return a batch size: on the CPU one for this many cores that the free memory can hold.
+
+    How much memory another device has is not known here: what does not fit there is halved.
+    """
+    if device.kind != "cpu":
+        return _MOST
     slot_bytes = 2 * shape.n_layer * shape.n_embd * shape.n_positions * _ELEMENT_BYTES
     fitting = int(find_free() * _MEMORY_SHARE) // slot_bytes
     return max(1, min(max(_FEWEST, _PER_CORE * cores), _MOST, fitting))

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.forbidden import ForbiddenIds
 from gpt2cli.generation.requests import Chunk, Finish, FinishReason, Overflow, PreparedRequest
-from gpt2cli.generation.stops import LateStops
 from gpt2cli.sampling import Row, TokenLogprob, find_logprobs
-from gpt2cli.tokenizer import Detokenizer, Tokenizer
+from gpt2cli.tokenizer import Detokenizer, StopMatcher, Tokenizer
 
 
 class Sample:
@@ -31,7 +30,7 @@ class Sample:
         self._prompt_tokens = len(prepared.prompt_ids)
         self._eos_ids = frozenset() if self._config.ignore_eos else tokenizer.eos_token_ids
         self._detokenizer = Detokenizer(tokenizer)
-        self._stops = LateStops(self._config.stop)
+        self._stops = StopMatcher(self._config.stop)
         self._drawn = 0
         self._finish: FinishReason | None = None
         self._error: str | None = None

@@ -122,7 +122,7 @@ def test_a_batch_size_is_halved_whoever_chose_it(
 ) -> None:
     """The user as well as nobody; one note with both numbers."""
     monkeypatch.setattr("gpt2cli.loading.Engine", _Tiny)
-    monkeypatch.setattr("gpt2cli.loading.choose_slots", lambda shape, cores: 16)
+    monkeypatch.setattr("gpt2cli.loading.choose_slots", lambda shape, device, cores: 16)
     told = Told()
     model = load_folder(str(model_folders()), max_slots=wanted, listener=told)
     assert model.engine.max_slots == 2

@@ -125,6 +125,21 @@ def test_eos_and_bos_are_those_of_the_model_folder(byte_tokenizer: Tokenizer) ->
     assert byte_tokenizer.eos_token_ids == {256}
 
 
+def test_an_added_token_with_letters_that_stand_for_bytes_reads_as_it_is(
+    tmp_path: pathlib.Path,
+) -> None:
+    """The é of GPT-2's alphabet is the byte E9; that of an added token is an é."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    path = tmp_path / "tokenizer.json"
+    raw = json.loads(path.read_text("utf-8"))
+    raw["added_tokens"].append(raw["added_tokens"][0] | {"id": 257, "content": "café"})
+    path.write_text(json.dumps(raw), "utf-8")
+    tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=258))
+    ids = tokenizer.encode_text("a café", allow_special=True)
+    assert ids[-1] == 257
+    assert tokenizer.decode(ids).decode() == "a café"
+
+
 def test_special_and_unknown_ids_have_no_bytes(tmp_path: pathlib.Path) -> None:
     """<|endoftext|>, another EOS and an id of a padded vocabulary print nothing."""
     write_tokenizer(tmp_path, 257, kind="bytes")

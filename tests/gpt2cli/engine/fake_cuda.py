@@ -139,5 +139,6 @@ def install(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> FakeCuda:
         get_available_providers=lambda: [CUDA, "CPUExecutionProvider"],
         preload_dlls=lambda: None,
     )
-    monkeypatch.setattr("gpt2cli.engine.cuda.onnxruntime", runtime)
+    for module in ("cuda_libraries", "session"):
+        monkeypatch.setattr(f"gpt2cli.engine.{module}.onnxruntime", runtime)
     return cuda

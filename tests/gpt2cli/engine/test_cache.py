@@ -1,5 +1,7 @@
 """The cache's memory: how it grows and shrinks, and that what is stored stays."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -91,6 +93,40 @@ def test_growing_keeps_what_is_stored() -> None:
         assert new.shape == (4, 2, 128, 3)
         assert np.array_equal(new[:2, :, :64], old)
         assert not new[2:].any() and not new[:, :, 64:].any()
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), MemoryError()], ids=repr)
+@pytest.mark.parametrize("array", range(4))
+@pytest.mark.parametrize(("rows", "length"), [(3, 100), (5, 60), (1, 200)])
+def test_growing_that_is_cut_short_is_ended_by_the_next_call(
+    monkeypatch: pytest.MonkeyPatch, end: BaseException, array: int, rows: int, length: int
+) -> None:
+    """What is stored stays, what was bound is known to be invalid, and all arrays agree again."""
+    cache = HostCache(SHAPE)
+    cache.reserve(3, 60)
+    fill(cache)
+    stored = [each[:rows, :, :60].copy() for each in cache._arrays]
+    version, made, zeros = cache.version, 0, np.zeros
+
+    def make(*arguments: Any) -> Any:
+        nonlocal made
+        made += 1
+        if made > array:
+            raise end
+        return zeros(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(type(end)):
+        patch.setattr(np, "zeros", make)
+        cache.reserve(rows, length)
+    assert cache.version != version
+
+    cache.reserve(1, 60)
+    assert len({each.shape for each in cache._arrays}) == 1
+    for each, before in zip(cache._arrays, stored, strict=True):
+        assert each.shape[1:] == (SHAPE.n_head, cache.capacity, SHAPE.head_dim)
+        assert (each[:1, :, :60] == before[:1]).all()
+    cache.reserve(rows, length)
+    assert cache._arrays[0].shape[0] >= rows and cache.capacity >= length
 
 
 def test_a_cache_is_shrunk_when_it_is_four_times_too_long() -> None:

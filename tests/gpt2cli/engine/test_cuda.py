@@ -14,9 +14,9 @@ import onnxruntime
 import pytest
 
 from gpt2cli.engine import try_cuda
-from gpt2cli.engine.cuda import explain_failure, preload_libraries, shorten
+from gpt2cli.engine.cuda_libraries import preload_libraries
 from gpt2cli.engine.devices import Device
-from gpt2cli.errors import DeviceError, DeviceFullError
+from gpt2cli.errors import DeviceError
 
 DEVICE: Final = Device("cuda", 0)
 _LIBRARY: Final = "/site/onnxruntime/capi/libonnxruntime_providers_cuda.so"
@@ -83,7 +83,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             get_available_providers=lambda: list(providers),
             preload_dlls=lambda: print(printed, end=""),
         )
-        monkeypatch.setattr("gpt2cli.engine.cuda.onnxruntime", runtime)
+        for module in ("cuda_libraries", "session"):
+            monkeypatch.setattr(f"gpt2cli.engine.{module}.onnxruntime", runtime)
 
     return install_runtime
 
@@ -165,7 +166,7 @@ def test_a_runtime_without_cuda_is_told_by_the_packages(
 ) -> None:
     """Two packages share one folder: the one installed last wins."""
     install(providers=("AzureExecutionProvider", "CPUExecutionProvider"))
-    monkeypatch.setattr("gpt2cli.engine.cuda.find_runtimes", lambda: runtimes)
+    monkeypatch.setattr("gpt2cli.engine.cuda_libraries.find_runtimes", lambda: runtimes)
     with pytest.raises(DeviceError) as caught:
         try_cuda(DEVICE)
     assert str(caught.value) == (
@@ -187,50 +188,6 @@ def test_a_device_that_computes_wrongly_is_refused(install: Install) -> None:
     install(session=Wrong())
     with pytest.raises(DeviceError, match="--device cuda:0: it multiplies wrongly; use --device"):
         try_cuda(DEVICE)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running "
-        "MatMul node. Name:'x' Status Message: /onnxruntime_src/bfc_arena.cc:376 "
-        "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 9",
-        "[ONNXRuntimeError] : 1 : FAIL : CUDA failure 2: out of memory ; GPU=0 ; hostname=vm",
-        "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0 ; expr=cublasCreate(&handle);",
-        "std::bad_alloc",
-    ],
-)
-def test_full_memory_is_known_whoever_says_it(text: str) -> None:
-    """Of the arena, the CUDA runtime, cuBLAS, and the host."""
-    error = explain_failure(RuntimeError(text), DEVICE, ", loading x")
-    assert isinstance(error, DeviceFullError)
-    assert "its memory is full, loading x; run fewer rows at once (--batch-size," in str(error)
-
-
-def test_other_failures_are_no_full_memory() -> None:
-    """They are not met by asking for less."""
-    error = explain_failure(
-        RuntimeError("[ONNXRuntimeError] : 1 : FAIL : no kernel.\nat x"), DEVICE
-    )
-    assert type(error) is DeviceError
-    assert str(error) == "--device cuda:0: no kernel; use --device cpu"
-
-
-@pytest.mark.parametrize(
-    ("text", "short"),
-    [
-        ("[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : no kernel.\nmore", "no kernel"),
-        ("plain", "plain"),
-        ("", "RuntimeError"),
-        (
-            "x.cc:1 CUDA failure 700: an illegal memory access ; GPU=0",
-            "CUDA failure 700: an illegal memory access",
-        ),
-    ],
-)
-def test_an_exception_is_told_without_files_and_lines(text: str, short: str) -> None:
-    """One line of it, and of that what matters."""
-    assert shorten(RuntimeError(text)) == short
 
 
 def test_what_preloading_lacks_is_told_by_library(install: Install) -> None:

@@ -18,7 +18,7 @@ from export.config import read_config
 from export.reference import Reference
 from gpt2cli.engine import Device, Engine, choose_device
 from gpt2cli.engine.cache import DeviceCache, HostCache
-from gpt2cli.errors import DeviceError
+from gpt2cli.errors import DeviceError, DeviceFullError
 from gpt2cli.model_folder import ModelFolder, read_model_folder
 from tests.checkpoints import CheckpointShape
 from tests.model_folders import SMALL_SHAPE, ModelFolders
@@ -220,6 +220,21 @@ def test_on_the_cpu_there_can_be_more_slots_than_usual(engine: Engine) -> None:
     assert engine.lengths == (5, 5, 5, 5)
     decoded = engine.decode([1, 1, 1, 1])
     assert (decoded == decoded[0]).all()
+
+
+def test_a_host_memory_that_is_full_is_told_as_a_devices_is(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that fewer rows are tried, which then run."""
+
+    def fail(*arguments: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch, pytest.raises(DeviceFullError, match="the KV cache"):
+        patch.setattr(np, "zeros", fail)
+        engine.extend(0, [1, 2], [1])
+    engine.restart(1)
+    assert engine.extend(0, [1, 2], [1]).shape == (1, engine.shape.vocab_size)
 
 
 def test_a_full_slot_takes_no_more(engine: Engine) -> None:

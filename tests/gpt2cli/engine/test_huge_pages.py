@@ -80,6 +80,15 @@ def test_only_private_memory_of_no_file_is_moved(maps: pathlib.Path) -> None:
     assert asked == [6 * place]
 
 
+def test_without_proc_nothing_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in some sandboxes."""
+    monkeypatch.setattr(huge_pages, "_MAPS", pathlib.Path("/no/such/maps"))
+    asked: list[tuple[int, int]] = []
+    pages = HugePages(lambda address, length: asked.append((address, length)))
+    pages.step()
+    assert asked == []
+
+
 def test_after_slow_pages_the_next_ones_wait(maps: pathlib.Path) -> None:
     """So a machine whose memory is in shreds loses little: a few pages in 65 steps."""
     asked: list[int] = []

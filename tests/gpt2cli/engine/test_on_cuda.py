@@ -14,8 +14,7 @@ import pytest
 
 from export.precision import Precision
 from gpt2cli.engine import Device, DeviceFullError, Engine, choose_device, try_cuda
-from gpt2cli.engine.cache import DeviceCache
-from gpt2cli.engine.cuda import allocate_zeros
+from gpt2cli.engine.cache import DeviceCache, allocate_zeros
 from gpt2cli.engine.profile import profile_step
 from gpt2cli.errors import DeviceError, ModelError
 from gpt2cli.model_folder import ModelFolder, read_model_folder
@@ -225,7 +224,7 @@ def test_weights_that_do_not_fit_are_no_matter_of_rows(
     def fail(*arguments: Any, **settings: Any) -> None:
         raise RuntimeError("CUDA failure 2: out of memory ; GPU=0")
 
-    monkeypatch.setattr("gpt2cli.engine.cuda.onnxruntime.InferenceSession", fail)
+    monkeypatch.setattr("gpt2cli.engine.session.onnxruntime.InferenceSession", fail)
     with pytest.raises(DeviceError, match=r"its memory is full, loading .*; take a smaller") as got:
         Engine(small, CUDA)
     assert type(got.value) is DeviceError

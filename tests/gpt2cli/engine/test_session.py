@@ -75,6 +75,23 @@ def test_a_graph_that_onnxruntime_refuses_is_told_by_its_first_line(folder: Mode
     assert "\n" not in str(caught.value)
 
 
+def test_a_memory_too_small_for_the_weights_is_no_damage(
+    small: ModelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To export again would not help: less would."""
+
+    def fail(*arguments: object, **settings: object) -> None:
+        raise RuntimeError("std::bad_alloc")
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", fail)
+    with pytest.raises(DeviceError) as caught:
+        open_session(small, Device("cpu"), 1)
+    assert str(caught.value) == (
+        f"--device cpu: its memory is full, loading {small.path.name}; "
+        "take a smaller model, or a lower --precision"
+    )
+
+
 def test_cuda_that_cannot_run_is_a_device_error_and_nothing_is_printed(
     small: ModelFolder, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from gpt2cli.engine.devices import Device
 from gpt2cli.engine.slots import choose_slots, find_free_bytes
 from gpt2cli.model_folder import ModelShape
 
@@ -13,6 +14,7 @@ SHAPE = ModelShape(
 )
 SLOT_BYTES = 2 * 12 * 768 * 1024 * 4  # keys and values of float32: 75 MB
 PLENTY = 1 << 50
+CPU = Device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -20,7 +22,7 @@ PLENTY = 1 << 50
 )
 def test_the_batch_grows_with_the_cores_up_to_a_limit(cores: int, slots: int) -> None:
     """Eight records a core, 16 at least, 32 at most."""
-    assert choose_slots(SHAPE, cores, find_free=lambda: PLENTY) == slots
+    assert choose_slots(SHAPE, CPU, cores, find_free=lambda: PLENTY) == slots
 
 
 @pytest.mark.parametrize(("fitting", "slots"), [(0.0, 1), (0.99, 1), (1.0, 1), (2.99, 2), (3.0, 3)])
@@ -28,7 +30,13 @@ def test_a_full_cache_takes_a_quarter_of_the_free_memory_at_most(
     fitting: float, slots: int
 ) -> None:
     """What fits is rounded down; one record always runs."""
-    assert choose_slots(SHAPE, 64, find_free=lambda: int(4 * fitting * SLOT_BYTES)) == slots
+    free = int(4 * fitting * SLOT_BYTES)
+    assert choose_slots(SHAPE, CPU, 64, find_free=lambda: free) == slots
+
+
+def test_the_hosts_memory_says_nothing_of_a_device() -> None:
+    """There the largest batch is tried, whatever the host has."""
+    assert choose_slots(SHAPE, Device("cuda"), 1, find_free=lambda: 0) == 32
 
 
 def write_files(root: pathlib.Path, files: Mapping[str, str]) -> pathlib.Path:

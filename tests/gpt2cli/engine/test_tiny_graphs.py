@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from gpt2cli.engine import Device
-from gpt2cli.engine.cuda import allocate_zeros
+from gpt2cli.engine.cache import allocate_zeros
 from gpt2cli.engine.tiny_graphs import PRODUCT, ZEROS
 
 

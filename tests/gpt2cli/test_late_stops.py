@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.generation.stops import LateStops
+from gpt2cli.tokenizer import StopMatcher
 
 
 def feed(
     stops: Sequence[str], pieces: Iterable[str], *, early: int
 ) -> tuple[list[str], str | None]:
     """Return what is certain after each piece and what matched; `early` pieces do not count."""
-    late = LateStops(stops)
-    certain = [late.feed(piece, counts=place >= early) for place, piece in enumerate(pieces)]
-    return [*certain, late.finish()], late.matched
+    matcher = StopMatcher(stops)
+    certain = [matcher.feed(piece, counts=place >= early) for place, piece in enumerate(pieces)]
+    return [*certain, matcher.finish()], matcher.matched
 
 
 def test_with_none_too_early_they_are_matched_as_ever() -> None:
