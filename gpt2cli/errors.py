@@ -12,6 +12,15 @@ Gpt2Error                a known failure: one line, exit code 1
 └── OutputError          the result cannot be written
 """
 
+from typing import Final
+
+_MOST_QUOTED: Final = 60  # characters
+
+
+def shorten(text: str) -> str:
+    """Return a text for an error to quote: its beginning, where it is long."""
+    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}…"
+
 
 class Gpt2Error(Exception):
     """Base of every known failure; its text is one line for the user."""

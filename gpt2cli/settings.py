@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from gpt2cli.errors import ModelError, UsageError
+from gpt2cli.errors import ModelError, UsageError, shorten
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -110,4 +110,4 @@ def check_types(config_type: "type[DataclassInstance]", own: Mapping[str, Any]) 
         is_flag = isinstance(value, bool)  # which Python takes for a whole number too
         if not isinstance(value, allowed) or is_flag is not (allowed == (bool,)):
             option = field.name.replace("_", "-")
-            raise UsageError(f"--{option}: expected {wanted}, found {json.dumps(value)[:80]}")
+            raise UsageError(f"--{option}: expected {wanted}, found {shorten(json.dumps(value))}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final, NoReturn
 
-from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.errors import PromptError, UsageError, shorten
 from gpt2cli.generation import GenerationConfig, Overflow, Request
 from gpt2cli.sampling import BeamConfig, ConstraintConfig, SamplingConfig
 from gpt2cli.settings import check_types
@@ -19,7 +19,6 @@ _OPTIONS: Final = frozenset(
 _TEXTS: Final = frozenset({"stop", "ban", "choice"})  # that take several texts
 _KNOWN: Final = _OPTIONS | {"prompt", "id"}
 _DEEPEST: Final = 100  # levels of an id: it is written again, from deeper in the program
-_MOST_SHOWN: Final = 80  # characters of something wrong
 
 
 def read_object(text: str) -> dict[str, Any]:
@@ -73,9 +72,8 @@ def read_options(record: Mapping[str, Any]) -> dict[str, Any]:
     """
     unknown = [name for name in record if name not in _KNOWN]
     if unknown:
-        names = ", ".join(unknown)
-        shown = names if len(names) <= _MOST_SHOWN else f"{names[:_MOST_SHOWN]}…"
-        raise UsageError(f"unknown option {shown}; known are {', '.join(sorted(_KNOWN))}")
+        names = shorten(", ".join(unknown))
+        raise UsageError(f"unknown option {names}; known are {', '.join(sorted(_KNOWN))}")
     own = {name: value for name, value in record.items() if name in _OPTIONS}
     if not isinstance(own.get("greedy", False), bool):
         raise UsageError("--greedy: expected true or false")
@@ -139,7 +137,7 @@ def _read_number(text: str) -> float:
     """Return a number with a point or an exponent; refuse 1e999, which could not be written."""
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"{text[:_MOST_SHOWN]} is too large")
+        raise ValueError(f"{shorten(text)} is too large")
     return value
 
 

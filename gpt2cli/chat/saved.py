@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpt2cli.chat.conversation import Conversation, Turn
-from gpt2cli.errors import ConversationError, OutputError, UsageError
+from gpt2cli.errors import ConversationError, OutputError, UsageError, shorten
 from gpt2cli.generation import FinishReason, check_seed
 from gpt2cli.whole_file import replacing
 
 _VERSION: Final = 1
-_MOST_SHOWN: Final = 60  # characters of something wrong
 _LONGEST_REASON: Final = 200
 
 
@@ -123,7 +122,7 @@ def _parse_conversation(value: Any) -> Conversation:
     if not isinstance(value, dict) or "gpt2_chat" not in value:
         raise ValueError('there is no "gpt2_chat"')
     if value["gpt2_chat"] != _VERSION:
-        raise ValueError(f"version {_shorten(value['gpt2_chat'])}, known is {_VERSION}")
+        raise ValueError(f"version {_show(value['gpt2_chat'])}, known is {_VERSION}")
     turns: list[Turn] = []
     for turn in _get(value, "turns", list, "a list"):
         turns.append(_parse_turn(turn, turns))
@@ -137,7 +136,7 @@ def _parse_conversation(value: Any) -> Conversation:
 
 def _parse_turn(value: Any, before: list[Turn]) -> Turn:
     if not isinstance(value, dict):
-        raise ValueError(f"expected an object as turn, found {_shorten(value)}")
+        raise ValueError(f"expected an object as turn, found {_show(value)}")
     seed = _get(value, "seed", int, "a whole number")
     check_seed(seed)
     first = _get(value, "first", int, "a whole number")
@@ -146,7 +145,7 @@ def _parse_turn(value: Any, before: list[Turn]) -> Turn:
         raise ValueError(f"expected a number {least} to {len(before)} as first, found {first}")
     reason = _text(value, "finish_reason")
     if reason not in {known.value for known in FinishReason}:
-        raise ValueError(f"there is no finish_reason {_shorten(reason)}")
+        raise ValueError(f"there is no finish_reason {_show(reason)}")
     message, reply = _text(value, "message"), _text(value, "reply")
     return Turn(message, reply, FinishReason(reason), seed, first)
 
@@ -161,10 +160,9 @@ def _get(value: Mapping[str, Any], name: str, kind: type[Any], called: str) -> A
     """Return a field of exactly this type: a flag is no whole number."""
     found = value.get(name)
     if type(found) is not kind:
-        raise ValueError(f"expected {called} as {name}, found {_shorten(found)}")
+        raise ValueError(f"expected {called} as {name}, found {_show(found)}")
     return found
 
 
-def _shorten(found: Any) -> str:
-    shown = json.dumps(found, ensure_ascii=False)
-    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
+def _show(found: Any) -> str:
+    return shorten(json.dumps(found, ensure_ascii=False))

@@ -1,13 +1,11 @@
 """The kinds of options: each says its range, its off value and its default in the same words."""
 
-from typing import Any, Final
+from typing import Any
 
 import typer
 
 from gpt2cli.commands.text import decode_argument, unescape
-from gpt2cli.errors import UsageError
-
-_MOST_SHOWN: Final = 40  # characters of a wrong value
+from gpt2cli.errors import UsageError, shorten
 
 
 def option(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002
@@ -47,9 +45,9 @@ def number(
         try:
             return kind(given)
         except ValueError as error:
-            shown = given if len(given) <= _MOST_SHOWN else f"{given[:_MOST_SHOWN]}…"
             wanted = f"a {'whole ' if kind is int else ''}number {within}"
-            raise UsageError(f"{names[0]}: expected {wanted}, found {shown!r}") from error
+            found = repr(shorten(given))
+            raise UsageError(f"{names[0]}: expected {wanted}, found {found}") from error
 
     told = f"{help} {within.capitalize()}{off and f'; {off}'}. Default {default}."
     return option(panel, *names, help=told, parser=parse, metavar=f"<{kind.__name__}>")

@@ -14,7 +14,7 @@ from gpt2cli.commands.options import (
     SamplingOptions,
     SearchOptions,
 )
-from gpt2cli.errors import UsageError
+from gpt2cli.errors import UsageError, shorten
 from gpt2cli.generation import (
     Chunk,
     Counts,
@@ -33,7 +33,6 @@ from gpt2cli.settings import settle
 from gpt2cli.store import Listener
 
 _MOST_SLOTS: Final = 8
-_MOST_SHOWN: Final = 40  # characters of a wrong value
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +180,7 @@ def _read_bias(text: str) -> tuple[str, float]:
             return token, float(bias)
     except ValueError:
         pass
-    raise UsageError(f"--logit-bias: expected ID_OR_TEXT=NUMBER, found {_shorten(text)!r}")
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+    raise UsageError(f"--logit-bias: expected ID_OR_TEXT=NUMBER, found {shorten(text)!r}")
 
 
 def give_limits(options: LimitOptions) -> dict[str, Any]:
@@ -226,6 +221,6 @@ def _read_schema(path: Path) -> str:
         fault = "it is nested too deeply or has too long numbers"
         raise UsageError(f"--json-schema: {fault}") from error
     if not isinstance(schema, dict):
-        shown = _shorten(json.dumps(schema))
+        shown = shorten(json.dumps(schema))
         raise UsageError(f"--json-schema: expected a JSON schema, an object, found {shown}")
     return text

@@ -9,7 +9,7 @@ import typer
 
 from gpt2cli.commands.option_groups import flatten
 from gpt2cli.commands.options import TokenizerOptions, TokensInputOptions, TokensOutputOptions
-from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.errors import PromptError, UsageError, shorten
 
 if TYPE_CHECKING:
     from gpt2cli.store import StoredModel
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _TEXT_EXAMPLE: Final = 'gpt2 tokens "Hello world"'
 _IDS_EXAMPLE: Final = "gpt2 tokens --decode 15496 995"
-_MOST_SHOWN: Final = 40  # characters of a wrong id
 _MOST_DIGITS: Final = 18  # of an id; Python itself refuses numbers of some thousands
 
 
@@ -94,8 +93,8 @@ def parse_ids(text: str) -> list[int]:
     words = re.findall(r"[^\s,\[\]]+", text)
     for word in words:
         if not re.fullmatch(rf"[0-9]{{1,{_MOST_DIGITS}}}", word):
-            shown = word if len(word) <= _MOST_SHOWN else f"{word[:_MOST_SHOWN]}…"
-            raise PromptError(f"expected token ids, whole numbers 0 or more, found {shown!r}")
+            found = repr(shorten(word))
+            raise PromptError(f"expected token ids, whole numbers 0 or more, found {found}")
     return [int(word) for word in words]
 
 

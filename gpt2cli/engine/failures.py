@@ -40,7 +40,7 @@ def explain_failure(
 
     `by_rows`: fewer rows would take less memory.
     """
-    reason = shorten(error)
+    reason = find_reason(error)
     if is_out_of_memory(error):
         advice = "take a smaller model, or a lower --precision"
         if by_rows:
@@ -59,7 +59,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or _FULL.search(str(error)) is not None
 
 
-def shorten(error: BaseException) -> str:
+def find_reason(error: BaseException) -> str:
     """Return what matters of an exception of ONNX Runtime's, without its files and lines."""
     text = str(error).strip()
     failure = _CUDA_FAILURE.search(text)

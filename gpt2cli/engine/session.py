@@ -10,7 +10,7 @@ import onnxruntime
 from gpt2cli.engine.captured import Captured, captured
 from gpt2cli.engine.cuda_libraries import explain_unloaded, preload_libraries
 from gpt2cli.engine.devices import Device
-from gpt2cli.engine.failures import explain_failure, is_out_of_memory, refuse, shorten
+from gpt2cli.engine.failures import explain_failure, find_reason, is_out_of_memory, refuse
 from gpt2cli.errors import Gpt2Error, ModelError
 from gpt2cli.model_folder import ModelFolder
 
@@ -43,7 +43,7 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
         if is_full or (device.kind == "cuda" and damage is None):
             doing = f", loading {folder.path.name}"
             raise explain_failure(error, device, doing, by_rows=False) from error
-        reason = damage or shorten(error)
+        reason = damage or find_reason(error)
         raise ModelError(f"{folder.path} cannot be loaded: {reason}; export again") from error
 
 

@@ -3,7 +3,7 @@
 import functools
 from typing import Final
 
-from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.errors import PromptError, UsageError, shorten
 from gpt2cli.sampling import (
     BannedTexts,
     Constraint,
@@ -14,7 +14,7 @@ from gpt2cli.sampling import (
 )
 from gpt2cli.tokenizer import Tokenizer
 
-_MOST_SHOWN: Final = 40  # characters of a text, and tokens of one
+_MOST_SHOWN: Final = 40  # tokens of a text
 _LONGEST_ID: Final = 18  # digits
 
 
@@ -56,10 +56,10 @@ def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: b
     if token.isascii() and token.isdigit():
         token_id = int(token) if len(token) <= _LONGEST_ID else vocab_size
         if token_id >= vocab_size:
-            found = token[:_MOST_SHOWN]
+            found = shorten(token)
             raise UsageError(f"--logit-bias: expected an id 0 to {vocab_size - 1}, found {found}")
         return token_id
-    shown = repr(token[:_MOST_SHOWN])
+    shown = repr(shorten(token))
     try:
         ids = tokenizer.encode(token, allow_special=allow_special)
     except PromptError as error:

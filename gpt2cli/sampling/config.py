@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
-from gpt2cli.errors import UsageError
+from gpt2cli.errors import UsageError, shorten
 
 # Below this a temperature is greedy: dividing by it leaves one token anyway (vLLM's limit too).
 GREEDY_BELOW: Final = 1e-5
@@ -13,7 +13,6 @@ GREEDY_BELOW: Final = 1e-5
 _LARGEST: Final = sys.float_info.max
 
 _LARGEST_BIAS: Final = 100  # OpenAI's range: 100 all but forces a token, -100 all but forbids it
-_MOST_SHOWN: Final = 40  # characters of something wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +53,7 @@ class SamplingConfig:
             _require_text("logit-bias", token)
             holds = -_LARGEST_BIAS <= bias <= _LARGEST_BIAS
             expected = f"between -{_LARGEST_BIAS} and {_LARGEST_BIAS}"
-            _require("logit-bias", bias, f"{expected} for {token[:_MOST_SHOWN]!r}", holds)
+            _require("logit-bias", bias, f"{expected} for {shorten(token)!r}", holds)
         for text in self.ban:
             _require_text("ban", text)
 
@@ -80,5 +79,5 @@ def _require_text(option: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:  # half of a surrogate pair, from a JSON record
-        found = ascii(text[:_MOST_SHOWN])
+        found = ascii(shorten(text))
         raise UsageError(f"--{option}: expected valid Unicode, found {found}") from error

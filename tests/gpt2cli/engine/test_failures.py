@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from gpt2cli.engine.devices import Device
-from gpt2cli.engine.failures import explain_failure, failures_told, shorten
+from gpt2cli.engine.failures import explain_failure, failures_told, find_reason
 from gpt2cli.errors import DeviceError, DeviceFullError, ModelError
 
 DEVICE: Final = Device("cuda")
@@ -75,4 +75,4 @@ def test_known_failures_and_our_own_faults_pass_as_they_are() -> None:
 )
 def test_an_exception_is_told_without_files_and_lines(text: str, short: str) -> None:
     """One line of it, and of that what matters."""
-    assert shorten(RuntimeError(text)) == short
+    assert find_reason(RuntimeError(text)) == short

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpt2cli.errors import UsageError
+from gpt2cli.errors import UsageError, shorten
 from gpt2cli.generation.vocabulary import find_bans, find_biases
 from gpt2cli.sampling import SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
@@ -64,7 +64,7 @@ def test_an_id_beyond_the_vocabulary_is_an_error_that_names_its_end(
     """However long."""
     with pytest.raises(UsageError) as caught:
         biases_of(ascii_tokenizer, (token, 1.0), vocab_size=97)
-    assert str(caught.value) == f"--logit-bias: expected an id 0 to 96, found {token[:40]}"
+    assert str(caught.value) == f"--logit-bias: expected an id 0 to 96, found {shorten(token)}"
 
 
 @pytest.mark.parametrize(("allowed", "count"), [(True, 1), (False, 13)])
