@@ -208,16 +208,5 @@ def _describe_missing(folder: Path) -> str:
     return f"{missing}; {others[0]} cannot be converted" if others else missing
 
 
-class ArrayWeights:
-    """Weights that are already in memory, by name."""
-
-    def __init__(self, arrays: Mapping[str, Array]) -> None:
-        self._arrays = arrays
-
-    def read(self, name: str) -> Array:
-        """Return one weight."""
-        return self._arrays[name]
-
-
 def _normalise(stored_name: str) -> str:
     return stored_name.removeprefix("transformer.")

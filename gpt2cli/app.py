@@ -34,7 +34,7 @@ _HINTS: Final[Mapping[re.Pattern[str], str]] = {
 # The panels of `gpt2 --help`.
 _TEXT: Final = "Text"
 _MODELS: Final = "Models"
-_MACHINE: Final = "This machine and you"
+_MACHINE: Final = "Machine and settings"
 
 
 class _Group(TyperGroup):

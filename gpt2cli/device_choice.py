@@ -17,7 +17,7 @@ from gpt2cli.engine import (
     Device,
     Driver,
     ask_driver,
-    choose_device,
+    require_device,
     try_cuda,
 )
 from gpt2cli.errors import DeviceError
@@ -55,7 +55,7 @@ def find_device(
         DeviceError: if CUDA was asked for and cannot be used; with the reason.
     """
     if asked != AUTO:
-        device = choose_device(asked, ask=ask)
+        device = require_device(asked, ask=ask)
         if device.kind == "cuda":
             attempt(device)
             forget_failure()

@@ -17,9 +17,9 @@ _ANY_VALUE: Final = {"ignore_unknown_options": True}  # -1, or a key with its da
 config = typer.Typer(
     no_args_is_help=True,
     help="Keep defaults of your own for the options that you always give.\n\n"
-    "Every option under Sampling, Limits, Reporting and Model can be kept, those that name a file "
-    "apart: by its long name with underscores in the config file, or in capitals after GPT2_ in "
-    "the environment. An option on the command line comes first, then the environment, then the "
+    "Every option under Sampling, Limits, Reporting and Model can be kept, except those that "
+    "name a file: by its long name with underscores in the config file, or in capitals after GPT2_ in the "
+    "environment. An option on the command line comes first, then the environment, then the "
     "file, then the model's own generation_config.json, then what is built in.",
 )
 
@@ -96,7 +96,7 @@ def set_(
     ],
     quiet: Quiet = False,
 ) -> None:
-    r"""Keep a value in the config file; what else stands there stays.
+    r"""Keep a value in the config file; everything else in it stays.
 
     For example:
 
@@ -124,12 +124,12 @@ def unset(
     key: Annotated[
         str,
         typer.Argument(
-            metavar="KEY", autocompletion=complete_kept_setting, help="What to take out of it."
+            metavar="KEY", autocompletion=complete_kept_setting, help="Setting to remove."
         ),
     ],
     quiet: Quiet = False,
 ) -> None:
-    """Take a value out of the config file.
+    """Remove a value from the config file.
 
     For example:
 

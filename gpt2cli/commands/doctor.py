@@ -13,7 +13,7 @@ def doctor(*, looking: DoctorOptions) -> None:
 
     It runs a step of the starter model where --device asks for it, so what it
     says of the device has been tried; in a CUDA session it counts the nodes that
-    ONNX Runtime keeps on the CPU. Problems stand last, each with what mends it.
+    ONNX Runtime keeps on the CPU. Problems come last, each with how to fix it.
     The exit code is 1 if what was asked for cannot work: nothing runs on
     --device, or --verify finds a damaged model.
 

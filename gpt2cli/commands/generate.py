@@ -33,8 +33,8 @@ def generate(
         typer.Argument(
             metavar="PROMPT",
             show_default=False,
-            help="Text to go on from. - is stdin, which is also read if there is no prompt; "
-            '"" starts from nothing.',
+            help="Text to continue. - is stdin, which is also read if there is no prompt; "
+            '"" starts without any.',
         ),
     ] = None,
     sampling: SamplingOptions,
@@ -46,7 +46,7 @@ def generate(
     report: ReportOptions,
     model: ModelOptions,
 ) -> None:
-    """Go on from a prompt.
+    """Continue a prompt.
 
     Prints the prompt and its completion to stdout as they are made; everything else goes to stderr.
 

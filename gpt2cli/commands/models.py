@@ -9,7 +9,7 @@ from gpt2cli.commands.completion import complete_cached, complete_model
 from gpt2cli.commands.help_page import Command
 from gpt2cli.commands.option_groups import flatten
 from gpt2cli.commands.option_kinds import option
-from gpt2cli.commands.options import PrecisionChoice
+from gpt2cli.commands.options import ExportPrecision, PrecisionChoice
 from gpt2cli.commands.options.panels import EXPORT, MODEL, REPORT, Quiet
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ Commit = Annotated[
     option(EXPORT, "--revision", metavar="COMMIT", help="Only of this commit. Default: of any."),
 ]
 Precision = Annotated[
-    PrecisionChoice | None,
+    ExportPrecision | None,
     option(EXPORT, "--precision", help="Only of this precision. Default: of any."),
 ]
 Json = Annotated[bool, option(REPORT, "--json", help="Print JSON instead of text.")]
@@ -50,7 +50,7 @@ models = typer.Typer(
 
 @models.command("list", cls=Command)
 def list_models(*, json: Json = False) -> None:
-    """List the exported models in the cache, with their real sizes.
+    """List the exported models in the cache, with their sizes on disk.
 
     For example:
 
@@ -137,7 +137,7 @@ def show(
     from gpt2cli.terminal.result import open_result
 
     with open_result(None) as writer:
-        for model in find_cached(name, revision=revision, precision=_value(precision)):
+        for model in find_cached(name, revision=revision, precision=precision):
             described = _as_record(model) | describe_model(model)
             writer.write(
                 f"{json_format.dumps(described)}\n" if json else _format_described(described)
@@ -168,7 +168,7 @@ def rm(
     from gpt2cli.terminal.notes import Notes, confirm
     from gpt2cli.terminal.tables import format_size
 
-    found = find_cached(name, revision=revision, precision=_value(precision))
+    found = find_cached(name, revision=revision, precision=precision)
     size = format_size(sum(model.size for model in found))
     with Notes(quiet=quiet) as notes:
         for model in found:
@@ -178,10 +178,6 @@ def rm(
             raise typer.Exit(1)
         remove_cached(found)
         notes.note(f"removed {size}")
-
-
-def _value(precision: PrecisionChoice | None) -> str | None:
-    return None if precision in (None, PrecisionChoice.AUTO) else precision.value
 
 
 def _as_record(model: "CachedModel") -> dict[str, object]:

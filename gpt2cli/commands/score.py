@@ -60,15 +60,11 @@ def score(
     from gpt2cli.commands.named_text import read_texts
     from gpt2cli.commands.text import find_stdin
     from gpt2cli.terminal.notes import Notes
-    from gpt2cli.terminal.score_view import is_on_terminal, open_score_result
+    from gpt2cli.terminal.result import open_result
 
     example = 'gpt2 score "The cat sat on the mat"'
     texts = read_texts(text, source.file or [], stdin=find_stdin(), example=example)
-    coloured = not (output.json or scoring.top)
-    with (
-        Notes(quiet=report.quiet) as notes,
-        open_score_result(output.output, coloured=coloured) as writer,
-    ):
+    with Notes(quiet=report.quiet) as notes, open_result(output.output) as writer:
         # Heavy: not for --help or a missing file.
         from gpt2cli.commands.start_score import get_scoring_ready
         from gpt2cli.terminal.score_progress import ScoreProgress, describe_scoring
@@ -81,8 +77,8 @@ def score(
             listener=notes,
         )
         notes.pause()
-        view = _choose_view(ready, writer, json=output.json)
-        hidden = is_on_terminal(output.output) and not output.json  # the text is progress enough
+        view = _choose_view(ready, writer, json=output.json, coloured=not scoring.top)
+        hidden = writer.on_terminal and not output.json  # the text is progress enough
         progress = ScoreProgress(notes, total=ready.total_tokens, hidden=hidden)
         _show_texts(ready, view, progress, abandoned=writer.is_abandoned)
         if report.stats:
@@ -93,13 +89,15 @@ def score(
                 notes.report(line)
 
 
-def _choose_view(ready: "ReadyTexts", writer: "ResultWriter", *, json: bool) -> "ScoreView":
-    from gpt2cli.terminal.score_view import ColouredView, ColouredWriter, LineView, RecordView
+def _choose_view(
+    ready: "ReadyTexts", writer: "ResultWriter", *, json: bool, coloured: bool
+) -> "ScoreView":
+    from gpt2cli.terminal.score_view import ColouredView, LineView, RecordView
 
     if json:
         return RecordView(writer, model=ready.model, stride=ready.stride)
     piece_of = ready.model.tokenizer.spell
-    if isinstance(writer, ColouredWriter):
+    if coloured and writer.coloured:
         return ColouredView(writer, piece_of)
     return LineView(writer, piece_of)
 

@@ -37,11 +37,11 @@ def tokens(
 ) -> None:
     r"""Show the tokens of a text, or the text of tokens.
 
-    Each line is a token: its id, a tab, and its text in quotes, in which a
-    byte that is only a part of a character is as \xf0.
+    Each line is a token: its id, a tab, and its text in quotes, in which a byte
+    that is only part of a character is shown as \xf0.
 
-    With --decode ids become text again, byte for byte; they may stand apart by
-    spaces, newlines or commas, or be a JSON list.
+    With --decode ids become text again, byte for byte; they are separated by
+    spaces, newlines or commas, or are a JSON list.
 
     For example:
 
@@ -51,7 +51,6 @@ def tokens(
     """
     from gpt2cli.commands.named_text import read_texts
     from gpt2cli.commands.text import find_stdin
-    from gpt2cli.terminal.exact import write_exact
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import open_result
 
@@ -76,11 +75,11 @@ def tokens(
         )
         tokenizer = Tokenizer(stored.folder)
         notes.pause()
-        if asked is not None:
-            write_exact(tokenizer.decode(asked))
-            return
-        ids = tokenizer.encode_text(read.text, allow_special=source.allow_special)
         with open_result(None) as writer:
+            if asked is not None:
+                writer.write_bytes(tokenizer.decode(asked))
+                return
+            ids = tokenizer.encode_text(read.text, allow_special=source.allow_special)
             writer.write(_format(ids, tokenizer, stored, output))
 
 

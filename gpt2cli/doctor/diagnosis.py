@@ -9,15 +9,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gpt2cli.doctor.facts import CheckedModel, Cuda, Diagnosis, HubAnswer, Problem, Step
 from gpt2cli.doctor.surroundings import ask_hub, check_models, find_versions, list_places, look_at
 from gpt2cli.errors import Gpt2Error, UsageError
 from gpt2cli.machine import find_cpu_name
-from gpt2cli.model_folder import read_model_folder
+from gpt2cli.model_folder import ModelFolder
 from gpt2cli.store import Listener
 from gpt2cli.store.hub import is_offline
+
+if TYPE_CHECKING:
+    from gpt2cli.engine import Device
 
 _AUTO: Final = "auto"
 _RUNTIMES: Final = ("onnxruntime", "onnxruntime-gpu")
@@ -140,7 +143,7 @@ def _run_step(asked: str, listener: Listener) -> Step:
         engine = model.engine
         engine.extend(0, [0], [0])
         seconds = [_time(lambda: engine.decode([0])) for _ in range(_WARM_STEPS)]
-        nodes = _find_nodes_on_cpu(model.stored.folder.path, str(engine.device))
+        nodes = _find_nodes_on_cpu(model.stored.folder, engine.device)
     except UsageError:
         raise
     except Gpt2Error as error:
@@ -176,16 +179,15 @@ def _time(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def _find_nodes_on_cpu(folder: Path, device: str) -> dict[str, int]:
+def _find_nodes_on_cpu(folder: ModelFolder, device: "Device") -> dict[str, int]:
     """Return how many nodes of each operator ONNX Runtime keeps on the CPU in a CUDA session."""
-    from gpt2cli.engine import choose_device, profile_step
+    from gpt2cli.engine import profile_step
 
-    where = choose_device(device)
-    if where.kind == "cpu":
+    if device.kind == "cpu":
         return {}
     counts: dict[str, int] = {}
-    for node in profile_step(read_model_folder(folder), where):
-        if node.provider != where.provider:
+    for node in profile_step(folder, device):
+        if node.provider != device.provider:
             counts[node.operator] = counts.get(node.operator, 0) + 1
     return counts
 

@@ -17,8 +17,8 @@ from gpt2cli.engine.devices import (  # noqa: E402
     Device,
     Driver,
     ask_driver,
-    choose_device,
     count_cores,
+    require_device,
 )
 from gpt2cli.engine.engine import Engine  # noqa: E402
 from gpt2cli.engine.profile import NodeRun, profile_step  # noqa: E402
@@ -37,12 +37,12 @@ __all__ = [
     "MissingLibrary",
     "NodeRun",
     "ask_driver",
-    "choose_device",
     "choose_slots",
     "count_cores",
     "find_cuda_version",
     "list_providers",
     "preload_libraries",
     "profile_step",
+    "require_device",
     "try_cuda",
 ]

@@ -51,25 +51,23 @@ class Driver:
     reason: str | None = None
 
 
-def choose_device(asked: str, *, ask: Callable[[], Driver] | None = None) -> Device:
-    """Return the device for `auto`, `cpu`, `cuda` or `cuda:N`.
+def require_device(asked: str, *, ask: Callable[[], Driver] | None = None) -> Device:
+    """Return the device for `cpu`, `cuda` or `cuda:N`.
 
-    `auto` asks the NVIDIA driver, not ONNX Runtime: a provider that fails to load costs time and
+    It asks the NVIDIA driver, not ONNX Runtime: a provider that fails to load costs time and
     prints. That the driver has a device says not yet that it can run anything: see `try_cuda`.
 
     Raises:
         UsageError: if `asked` is none of these.
         DeviceError: if CUDA was asked for and no such device answers.
     """
-    match = re.fullmatch(r"auto|cpu|cuda(?::(\d+))?", asked)
+    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", asked)
     if match is None:
         raise UsageError(f"--device: expected auto, cpu, cuda or cuda:N, found {asked!r}")
     if asked == "cpu":
         return Device("cpu")
     index = int(match[1] or 0)
     driver = (ask or ask_driver)()
-    if asked == AUTO:
-        return Device("cuda") if driver.devices else Device("cpu")
     if index >= driver.devices:
         known = "is 1 CUDA device" if driver.devices == 1 else f"are {driver.devices} CUDA devices"
         reason = driver.reason or f"there {known}, counted from 0"

@@ -22,12 +22,11 @@ _CACHE: Final = "past_key_values."
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """One node of a step: its name in the graph that ran, operator, provider and time."""
+    """One node of a step: its name in the graph that ran, operator and provider."""
 
     name: str
     operator: str
     provider: str
-    microseconds: int
 
 
 def profile_step(folder: ModelFolder, device: Device) -> list[NodeRun]:
@@ -52,7 +51,6 @@ def read_nodes(events: Sequence[dict[str, Any]]) -> list[NodeRun]:
             event["name"].removesuffix(_KERNEL),
             event["args"].get("op_name", "?"),
             event["args"].get("provider", "?"),
-            int(event.get("dur", 0)),
         )
         for event in events
         if event.get("cat") == "Node" and event["name"].endswith(_KERNEL)

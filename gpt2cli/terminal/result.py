@@ -17,6 +17,7 @@ from gpt2cli.whole_file import replacing
 
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[22m"
+_RESET: Final = "\x1b[0m"
 _DESCRIPTOR: Final = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/[^/]+/fd/\d+")
 
 
@@ -39,6 +40,11 @@ class ResultWriter:
         """Whether a person sees the result as it comes."""
         return self._on_terminal
 
+    @property
+    def coloured(self) -> bool:
+        """Whether colours are seen and wanted."""
+        return self._coloured
+
     def write(self, text: str) -> None:
         """Write text of the result.
 
@@ -50,12 +56,25 @@ class ResultWriter:
         self._put(shown)
 
     def write_bytes(self, data: bytes) -> None:
-        """Write bytes of the result as they are, whatever they would do to a terminal.
+        """Write bytes that may end or begin within a character; on a terminal as whole lines.
 
         Raises:
             BrokenPipeError, OutputError: as `write`.
         """
-        self._put_bytes(data)
+        if self._on_terminal:
+            text = data.decode("utf-8", "replace")
+            self.write(text if not text or text.endswith("\n") else f"{text}\n")
+        else:
+            self._put_bytes(data)
+
+    def write_styled(self, text: str, style: str) -> None:
+        """Write text for a terminal in a style (SGR); newlines have none, they would fill the line.
+
+        Raises:
+            BrokenPipeError, OutputError: as `write`.
+        """
+        lines = make_safe(text).split("\n")
+        self._put("\n".join(f"\x1b[{style}m{li}{_RESET}" if style and li else li for li in lines))
 
     def write_prompt(self, text: str) -> None:
         """Write the user's own words: in bold where that can be seen."""

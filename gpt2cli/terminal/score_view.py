@@ -2,24 +2,19 @@
 
 import codecs
 import math
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from gpt2cli.loading import LoadedModel
 from gpt2cli.pieces import describe_piece, quote_piece
 from gpt2cli.records import describe_model, format_record
 from gpt2cli.scoring import TokenScore, Totals
-from gpt2cli.terminal.notes import wants_colour
-from gpt2cli.terminal.result import ResultWriter, open_result
-from gpt2cli.terminal.safety import make_safe
+from gpt2cli.terminal.result import ResultWriter
 
 PieceOf = Callable[[int], bytes]  # a token's id -> its bytes, special tokens by name
 
 # Least probability -> how text of it looks (ECMA-48 SGR). Grounds, not letters: spaces show too.
 _LEVELS: Final = ((0.5, ""), (0.1, "30;42"), (0.01, "30;43"), (0.001, "30;45"), (0.0, "97;41"))
-_RESET: Final = "\x1b[0m"
 
 
 class ScoreView(Protocol):
@@ -81,7 +76,7 @@ class ColouredView:
     A character of several tokens is as likely as the least likely of them.
     """
 
-    def __init__(self, writer: "ColouredWriter", piece_of: PieceOf) -> None:
+    def __init__(self, writer: ResultWriter, piece_of: PieceOf) -> None:
         self._writer = writer
         self._piece_of = piece_of
         self._ended = False  # whether there is a text before this one
@@ -180,32 +175,6 @@ class RecordView:
     def _describe_token(self, token_id: int, logprob: float | None) -> dict[str, Any]:
         piece = self._model.tokenizer.spell(token_id)
         return {"id": token_id, **describe_piece(piece), "logprob": logprob}
-
-
-class ColouredWriter(ResultWriter):
-    """Writes to a terminal that shows colours."""
-
-    def write_styled(self, text: str, style: str) -> None:
-        """Write text made safe in a style (SGR); newlines have none, they would fill the line."""
-        lines = make_safe(text).split("\n")
-        self._put("\n".join(f"\x1b[{style}m{li}{_RESET}" if style and li else li for li in lines))
-
-
-def open_score_result(path: Path | None, *, coloured: bool) -> ResultWriter:
-    """Return the writer for `--output`: a ColouredWriter if wanted and stdout can show it.
-
-    Raises:
-        OutputError: as `open_result`.
-    """
-    if coloured and is_on_terminal(path) and wants_colour():
-        return ColouredWriter(sys.stdout.buffer, on_terminal=True)
-    return open_result(path)
-
-
-def is_on_terminal(path: Path | None) -> bool:
-    """Tell whether `--output` is stdout, and that a terminal."""
-    to_stdout = path is None or str(path) == "-"
-    return to_stdout and sys.stdout is not None and sys.stdout.isatty()
 
 
 def format_perplexity(totals: Totals) -> str:

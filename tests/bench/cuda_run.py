@@ -17,7 +17,7 @@ import onnxruntime
 
 from export.convert import convert
 from export.precision import Precision
-from gpt2cli.engine import Device, ask_driver, choose_device, preload_libraries, try_cuda
+from gpt2cli.engine import Device, ask_driver, preload_libraries, require_device, try_cuda
 from gpt2cli.engine.captured import captured
 from gpt2cli.errors import DeviceError
 from gpt2cli.model_folder import read_model_folder
@@ -127,7 +127,7 @@ def describe_conditions(options: argparse.Namespace) -> dict[str, Any]:
 def run_all(options: argparse.Namespace) -> Run:
     """Run every step."""
     run = Run(options.seconds)
-    device = choose_device("cpu" if options.dry_run else options.device)
+    device = require_device("cpu" if options.dry_run else options.device)
     setup = Setup(device)
     run.do("libraries", load_libraries)
     if not options.dry_run:

@@ -10,12 +10,13 @@ import onnx
 import pytest
 
 from export.check_weights import check_weights
-from export.checkpoint import ArrayWeights, expected_weights, open_checkpoint
+from export.checkpoint import expected_weights, open_checkpoint
 from export.config import GPT2Config, read_config
 from export.convert import write_model
 from export.errors import CheckError
 from export.precision import Precision
 from export.storage import STORAGES
+from tests.array_weights import ArrayWeights
 from tests.model_folders import ODD_N_INNER, ODD_SHAPE, ModelFolders
 
 _BLOCKS = (Precision.INT8, Precision.INT4)

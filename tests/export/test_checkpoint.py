@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from export.checkpoint import ArrayWeights, Checkpoint, expected_weights, open_checkpoint
+from export.checkpoint import Checkpoint, expected_weights, open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckpointError
 from export.tensor_file import TensorFileError, TensorInfo
+from tests.array_weights import ArrayWeights
 from tests.checkpoints import (
     CheckpointDtype,
     CheckpointShape,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from export.checkpoint import ArrayWeights, expected_weights, open_checkpoint
+from export.checkpoint import expected_weights, open_checkpoint
 from export.config import read_config
 from export.reference import Reference
 from gpt2cli.engine import Device, Engine
@@ -27,6 +27,7 @@ from gpt2cli.scoring import (
     find_windows,
     score,
 )
+from tests.array_weights import ArrayWeights
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.scripted import ScriptedEngine, scatter
 from tests.model_folders import ModelFolders

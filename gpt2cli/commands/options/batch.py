@@ -30,7 +30,8 @@ class BatchInputOptions:
         ),
     ] = False  # fmt: skip
     null: Annotated[
-        bool, option(REPORT, "--null", "-0", help="Records end with NUL. Default: with a newline.")
+        bool,
+        option(REPORT, "--null", "-0", help="Input records end with NUL. Default: with a newline."),
     ] = False
     allow_special: AllowSpecial = False
 
@@ -66,7 +67,9 @@ class BatchOutputOptions:
     resume: Annotated[
         bool,
         option(
-            REPORT, "--resume", help="Go on with the run that was writing FILE. Default: begin."
+            REPORT,
+            "--resume",
+            help="Continue the run that was writing to --output. Default: start anew.",
         ),
     ] = False
     batch_size: Annotated[

@@ -14,7 +14,7 @@ class ReportOptions:
     """What is told beside the result."""
 
     stats: Annotated[
-        bool, switch(REPORTING, "--stats", help="Tell speeds, counts and the seed on stderr.")
+        bool, switch(REPORTING, "--stats", help="Tell speed, memory and conditions on stderr.")
     ] = False
     quiet: Quiet = False
 

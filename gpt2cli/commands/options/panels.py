@@ -24,7 +24,7 @@ AllowSpecial = Annotated[
     option(
         REPORT,
         "--allow-special",
-        help="Read <|endoftext|> in prompts as the token, not as text. Default: as text.",
+        help="Read <|endoftext|> in the text as the token, not as text. Default: as text.",
     ),
 ]
 
@@ -32,8 +32,8 @@ Logprobs = Annotated[
     int | None,
     number(
         REPORT, "--logprobs", kind=int,
-        help="Tell of each token in a record its log-probability in the model's own distribution, "
-        "and so many of the likeliest.",
+        help="Add to records each token's log-probability in the model's own distribution, and "
+        "those of the N likeliest.",
         within="0 to 20", default="none",
     ),
 ]  # fmt: skip

@@ -80,7 +80,7 @@ class SamplingOptions:
         int | None,
         number(
             SAMPLING, "--no-repeat-ngram", kind=int,
-            help="Draw no n tokens in a row that prompt or completion have already.",
+            help="Never repeat a sequence of N tokens of prompt or completion.",
             within="0 or more", off="0: off", default="0, or the model's own",
         ),
     ] = None  # fmt: skip
@@ -96,7 +96,7 @@ class SamplingOptions:
         list[str] | None,
         text(
             SAMPLING, "--ban", metavar="TEXT",
-            help="Never complete this text, however it is cut into tokens; repeatable; "
+            help="Never write this text, however it is split into tokens; repeatable; "
             r"\n and \t are understood. Default: none.",
         ),
     ] = None  # fmt: skip
@@ -120,8 +120,8 @@ class SearchOptions:
         int | None,
         number(
             SAMPLING, "--beams", kind=int,
-            help="Search for the likeliest completions, so many side by side, instead of drawing "
-            "them: -t, -k, -p and the like do nothing then, and text comes when all is done.",
+            help="Search for the likeliest completions with N beams instead of drawing them: -t, "
+            "-k, -p and the like have no effect, and the text appears at the end.",
             within=f"1 to {MOST_SLOTS}", off="1: off", default="1",
         ),
     ] = None  # fmt: skip
@@ -129,8 +129,8 @@ class SearchOptions:
         float | None,
         number(
             SAMPLING, "--length-penalty", kind=float,
-            help="With --beams: the power of a completion's length that the sum of its "
-            "log-probabilities is divided by; more of it favours longer ones.",
+            help="With --beams: above 1 favours longer completions, below 1 shorter ones. A sum of "
+            "log-probabilities is divided by the length to this power.",
             within="between -10 and 10", default="1.0",
         ),
     ] = None  # fmt: skip

@@ -16,8 +16,8 @@ class ScoringOptions:
         int | None,
         number(
             SCORING, "--stride", kind=int,
-            help="How many tokens after another the windows of a long text begin. The smaller, the "
-            "more context, and the slower.",
+            help="Distance in tokens between the starts of a long text's windows. A smaller one "
+            "gives more context and is slower.",
             within="1 or more, and less than the model's context", default="half of the context",
         ),
     ] = None  # fmt: skip
@@ -25,7 +25,7 @@ class ScoringOptions:
         int,
         number(
             SCORING, "--top", kind=int,
-            help="Tell the N likeliest tokens at each place too.",
+            help="Also tell the N likeliest tokens at each place.",
             within="0 or more", off="0: off", default="0",
         ),
     ] = 0  # fmt: skip

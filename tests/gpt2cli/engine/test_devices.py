@@ -13,8 +13,8 @@ from gpt2cli.engine.devices import (
     Driver,
     _read_cgroup_cores,
     ask_driver,
-    choose_device,
     count_cores,
+    require_device,
 )
 from gpt2cli.errors import DeviceError, UsageError
 
@@ -68,40 +68,21 @@ Install = Callable[[FakeDriver | None], None]
 def test_an_unknown_device_is_a_usage_error(asked: str) -> None:
     """The four forms are named with what was found."""
     with pytest.raises(UsageError) as caught:
-        choose_device(asked)
+        require_device(asked)
     assert str(caught.value) == f"--device: expected auto, cpu, cuda or cuda:N, found {asked!r}"
 
 
 def test_cpu_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU is there without looking for anything."""
     monkeypatch.setattr("gpt2cli.engine.devices.ctypes.CDLL", None)  # a call would fail
-    assert choose_device("cpu") == Device("cpu")
-
-
-def test_auto_without_a_driver_is_the_cpu(install: Install) -> None:
-    """No NVIDIA driver: the CPU, without an error."""
-    install(None)
-    assert choose_device("auto") == Device("cpu")
-
-
-def test_auto_with_a_device_is_the_first_one(install: Install) -> None:
-    """A driver that knows two devices: cuda:0."""
-    install(FakeDriver(2))
-    assert choose_device("auto") == Device("cuda", 0)
-
-
-@pytest.mark.parametrize("driver", [FakeDriver(0), FakeDriver(2, code=100)])
-def test_auto_with_a_driver_but_no_device_is_the_cpu(install: Install, driver: FakeDriver) -> None:
-    """A driver without devices, or one that fails, counts as none."""
-    install(driver)
-    assert choose_device("auto") == Device("cpu")
+    assert require_device("cpu") == Device("cpu")
 
 
 def test_a_device_is_chosen_by_number(install: Install) -> None:
     """`cuda` is the first, `cuda:1` the second."""
     install(FakeDriver(2))
-    assert choose_device("cuda") == Device("cuda", 0)
-    assert choose_device("cuda:1") == Device("cuda", 1)
+    assert require_device("cuda") == Device("cuda", 0)
+    assert require_device("cuda:1") == Device("cuda", 1)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +101,7 @@ def test_cuda_without_a_device_says_why_and_what_to_install(
     """One line: the reason, the way out, and the pip line."""
     install(driver)
     with pytest.raises(DeviceError) as caught:
-        choose_device("cuda")
+        require_device("cuda")
     message = str(caught.value)
     assert message.startswith(f"--device cuda: {reason}")
     assert "use --device cpu" in message and "pip install 'onnxruntime-gpu[cuda,cudnn]'" in message
@@ -168,7 +149,7 @@ def test_a_number_too_high_tells_how_many_there_are(
     """`cuda:99` is a device error with their number; no pip line would bring another."""
     install(FakeDriver(count))
     with pytest.raises(DeviceError) as caught:
-        choose_device("cuda:99")
+        require_device("cuda:99")
     expected = f"--device cuda:99: there {told}, counted from 0; use --device cpu"
     assert str(caught.value) == expected
 

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from export.checkpoint import ArrayWeights, expected_weights, open_checkpoint
+from export.checkpoint import expected_weights, open_checkpoint
 from export.config import read_config
 from export.reference import Reference
-from gpt2cli.engine import Device, Engine, choose_device
+from gpt2cli.engine import Device, Engine, require_device
 from gpt2cli.engine.cache import DeviceCache, HostCache
 from gpt2cli.errors import DeviceError, DeviceFullError
 from gpt2cli.model_folder import ModelFolder, read_model_folder
+from tests.array_weights import ArrayWeights
 from tests.checkpoints import CheckpointShape
 from tests.model_folders import SMALL_SHAPE, ModelFolders
 from tests.vectors.cases import CASES, LogitsCase, load_stored
@@ -432,7 +433,7 @@ def test_a_row_does_not_depend_on_the_number_of_rows(starter: ModelFolder) -> No
 def cuda_engine(small: ModelFolder) -> Engine:
     """Return an engine on the first CUDA device, if there is one that runs."""
     try:
-        return Engine(small, choose_device("cuda"), max_slots=3)
+        return Engine(small, require_device("cuda"), max_slots=3)
     except DeviceError as error:
         pytest.skip(str(error))
 

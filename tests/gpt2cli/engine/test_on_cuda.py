@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from export.precision import Precision
-from gpt2cli.engine import Device, DeviceFullError, Engine, choose_device, try_cuda
+from gpt2cli.engine import Device, DeviceFullError, Engine, require_device, try_cuda
 from gpt2cli.engine.cache import DeviceCache, allocate_zeros
 from gpt2cli.engine.profile import profile_step
 from gpt2cli.errors import DeviceError, ModelError
@@ -298,7 +298,7 @@ def test_a_step_on_cuda_can_be_profiled(small: ModelFolder, cuda: FakeCuda) -> N
 def find_gpu() -> Device:
     """Return the first CUDA device, if it runs."""
     try:
-        device = choose_device("cuda")
+        device = require_device("cuda")
         try_cuda(device)
     except DeviceError as error:
         pytest.skip(str(error))

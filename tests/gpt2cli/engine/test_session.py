@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from gpt2cli.engine import Device, Engine, choose_device
+from gpt2cli.engine import Device, Engine, require_device
 from gpt2cli.engine.cache import DeviceCache
 from gpt2cli.engine.session import open_session
 from gpt2cli.errors import DeviceError, ModelError
@@ -97,7 +97,7 @@ def test_cuda_that_cannot_run_is_a_device_error_and_nothing_is_printed(
 ) -> None:
     """Asked for CUDA without its libraries: one line with what mends it, by the error alone."""
     try:
-        choose_device("cuda")
+        require_device("cuda")
     except DeviceError:
         pass
     else:

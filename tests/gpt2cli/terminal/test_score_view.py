@@ -9,14 +9,12 @@ import pytest
 
 from gpt2cli.scoring import TokenScore, Totals
 from gpt2cli.terminal.notes import Notes
-from gpt2cli.terminal.result import ResultWriter
+from gpt2cli.terminal.result import ResultWriter, open_result
 from gpt2cli.terminal.score_progress import ScoreProgress
 from gpt2cli.terminal.score_view import (
     ColouredView,
-    ColouredWriter,
     LineView,
     ScoreView,
-    open_score_result,
 )
 
 GREEN, YELLOW, MAGENTA, RED = "30;42", "30;43", "30;45", "97;41"
@@ -56,7 +54,7 @@ def feed(view: ScoreView, text: Text, name: str | None = None) -> None:
 def colour(text: Text, name: str | None = None) -> str:
     """Return what a terminal gets of one text."""
     file = io.BytesIO()
-    view = ColouredView(ColouredWriter(file, on_terminal=True), lambda place: text[place][0])
+    view = ColouredView(ResultWriter(file, on_terminal=True), lambda place: text[place][0])
     feed(view, text, name)
     return file.getvalue().decode()
 
@@ -99,7 +97,7 @@ def test_a_character_that_is_never_completed_is_shown_as_such() -> None:
     """At the end of the text; the next text begins anew."""
     pieces = {0: b"\xe6", 1: b"x"}
     file = io.BytesIO()
-    view = ColouredView(ColouredWriter(file, on_terminal=True), pieces.__getitem__)
+    view = ColouredView(ResultWriter(file, on_terminal=True), pieces.__getitem__)
     view.begin(None)
     view.add([TokenScore(0, math.log(0.0001))])
     view.stop()
@@ -124,7 +122,7 @@ def test_what_would_control_the_terminal_is_visible() -> None:
 def test_texts_of_files_have_their_names_and_stand_apart() -> None:
     """In bold; a name with a newline stays one line."""
     file = io.BytesIO()
-    writer = ColouredWriter(file, on_terminal=True)
+    writer = ResultWriter(file, on_terminal=True)
     view = ColouredView(writer, lambda place: b"x")
     feed(view, [(b"x", 0.9)], "a.txt")
     feed(view, [(b"x", 0.9)], "b\nc")
@@ -149,8 +147,8 @@ def test_a_token_without_a_score_has_a_dash_in_its_line() -> None:
 def test_a_result_that_goes_elsewhere_is_not_coloured(tmp_path: pathlib.Path) -> None:
     """Neither into a file nor into a pipe, which stdout is here."""
     for path in (None, pathlib.Path("-"), tmp_path / "out"):
-        with open_score_result(path, coloured=True) as writer:
-            assert not isinstance(writer, ColouredWriter)
+        with open_result(path) as writer:
+            assert not writer.coloured
 
 
 class _Watched(Notes):

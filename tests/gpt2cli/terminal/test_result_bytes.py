@@ -1,4 +1,4 @@
-"""Claims about text on stdout that may end within a character."""
+"""What bytes that may end within a character become on stdout."""
 
 import io
 import sys
@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from gpt2cli.errors import OutputError
-from gpt2cli.terminal.exact import write_exact
+from gpt2cli.terminal.result import open_result
 
 
 class _Stdout(io.TextIOWrapper):
@@ -36,7 +36,8 @@ def test_a_pipe_gets_the_bytes_and_a_terminal_whole_safe_lines(
     for terminal, expected in ((False, piped), (True, shown.encode())):
         stdout = _Stdout(terminal=terminal)
         monkeypatch.setattr(sys, "stdout", stdout)
-        write_exact(data)
+        with open_result(None) as writer:
+            writer.write_bytes(data)
         assert stdout.written.getvalue() == expected
 
 
@@ -44,4 +45,4 @@ def test_a_closed_stdout_is_a_known_failure(monkeypatch: pytest.MonkeyPatch) -> 
     """As for every result."""
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(OutputError, match="stdout is closed"):
-        write_exact(b"a")
+        open_result(None)
