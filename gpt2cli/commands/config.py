@@ -18,9 +18,9 @@ config = typer.Typer(
     no_args_is_help=True,
     help="Keep defaults of your own for the options that you always give.\n\n"
     "Every option under Sampling, Limits, Reporting and Model can be kept, except those that "
-    "name a file: by its long name with underscores in the config file, or in capitals after GPT2_ in the "
-    "environment. An option on the command line comes first, then the environment, then the "
-    "file, then the model's own generation_config.json, then what is built in.",
+    "name a file: by its long name with underscores in the config file, or in capitals after "
+    "GPT2_ in the environment. An option on the command line comes first, then the environment, "
+    "then the file, then the model's own generation_config.json, then what is built in.",
 )
 
 
