@@ -14,9 +14,9 @@ def main() -> None:
     """Run the program and exit."""
     try:
         fill_closed_streams()
-        from gpt2cli.terminal.interrupt import let_imports_finish
+        from gpt2cli.terminal.interrupt import unwind_on_signals
 
-        let_imports_finish()
+        unwind_on_signals()
         from gpt2cli.app import app
 
         app()

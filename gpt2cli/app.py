@@ -25,11 +25,17 @@ from gpt2cli.errors import Gpt2Error, UsageError
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 
 _STDOUT: Final = 1
+_MEMORY_FULL: Final = (
+    "the memory is full; take shorter texts, fewer at once (--batch-size, --samples, --beams), or "
+    "a smaller model"
+)
 # What often lies behind an error of a command with arguments; the patterns are Typer 0.28's words.
 _HINTS: Final[Mapping[re.Pattern[str], str]] = {
     re.compile("Got unexpected extra argument"): "; a text with spaces stands in quotes",
     re.compile(r"No such option: (?!.*\(Possible)"): "; a text that begins with - comes after --",
 }
+
+_ENDED_BY_SIGNAL: Final = (exit_codes.HUNG_UP, exit_codes.TERMINATED)
 
 # The panels of `gpt2 --help`.
 _TEXT: Final = "Text"
@@ -58,6 +64,8 @@ class _Group(TyperGroup):
             # Typer 0.28 and Rich 15 make exit code 1 of a closed pipe; but nothing is left to do.
             closed = isinstance(exit_.__context__, BrokenPipeError)
             code = exit_codes.DONE if closed else exit_.code
+            if code in _ENDED_BY_SIGNAL:
+                _drop_stdout()  # as after Ctrl-C
         except typer.TyperException as error:
             _say(error)
             code = error.exit_code
@@ -66,6 +74,9 @@ class _Group(TyperGroup):
             code = exit_codes.USAGE
         except Gpt2Error as error:
             write_error(" ".join([str(error), *getattr(error, "__notes__", ())]))
+            code = exit_codes.FAILED
+        except MemoryError:
+            write_error(_MEMORY_FULL)
             code = exit_codes.FAILED
         except OSError as error:  # a full disk or the like, wherever it is met
             write_error(": ".join(str(part) for part in (error.strerror, error.filename) if part))

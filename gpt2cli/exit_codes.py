@@ -5,4 +5,6 @@ from typing import Final
 DONE: Final = 0  # also where nobody reads the result any more
 FAILED: Final = 1  # a known failure, or a batch with errors among its records
 USAGE: Final = 2
-INTERRUPTED: Final = 130  # 128 + SIGINT, as shells tell it
+HUNG_UP: Final = 129  # 128 + SIGHUP, as shells tell it: the terminal has been closed
+INTERRUPTED: Final = 130  # 128 + SIGINT
+TERMINATED: Final = 143  # 128 + SIGTERM

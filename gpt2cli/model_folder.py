@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,8 +88,8 @@ class ModelFolder:
 
 
 def is_model_folder(path: Path) -> bool:
-    """Tell whether `export` wrote this folder."""
-    return (path / MANIFEST_FILE).is_file()
+    """Tell whether `export` wrote this folder; not, where it cannot be read."""
+    return os.path.isfile(path / MANIFEST_FILE)  # noqa: PTH113 (pathlib's raises there)
 
 
 def read_model_folder(path: Path) -> ModelFolder:
@@ -97,9 +98,7 @@ def read_model_folder(path: Path) -> ModelFolder:
     Raises:
         ModelError: if it was not written by `export`, is of another version, or lacks something.
     """
-    if not is_model_folder(path):
-        raise ModelError(f"{path} is no model folder: it has no {MANIFEST_FILE}")
-    manifest = _read_object(path / MANIFEST_FILE)
+    manifest = read_manifest(path)
     version = manifest.get("graph_version")
     if version != GRAPH_VERSION:
         raise ModelError(
@@ -124,6 +123,17 @@ def read_model_folder(path: Path) -> ModelFolder:
     if faults:
         raise ModelError(f"model folder {path} is damaged: {'; '.join(faults)}; export again")
     return folder
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return what export.json says of a model folder, of whatever version.
+
+    Raises:
+        ModelError: if there is none, or it is no JSON object.
+    """
+    if not is_model_folder(path):
+        raise ModelError(f"{path} is no model folder: it has no {MANIFEST_FILE}")
+    return _read_object(path / MANIFEST_FILE)
 
 
 def _read_shape(sizes: Mapping[str, Any]) -> ModelShape:

@@ -21,6 +21,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         OutputError: if it cannot be written.
     """
     path = Path(os.path.realpath(path))
+    if os.access(path, os.F_OK) and not os.access(path, os.W_OK):  # a new file would take its place
+        raise OutputError(f"cannot write {path}: Permission denied")
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".gpt2-")
     except OSError as error:

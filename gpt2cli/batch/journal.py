@@ -20,6 +20,7 @@ from gpt2cli.errors import OutputError, UsageError
 
 _SUFFIX: Final = ".resume.json"
 _ERROR: Final = b'"error"\n'  # which is no digest
+_SAME_INPUT: Final = "give the same input, or leave out --resume to begin anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +252,11 @@ def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int
     while line.endswith(b"\n"):
         item = items.take_next()
         if item is None:
-            raise OutputError(f"--resume: the input has {done} records, more were begun before")
+            fault = f"the input has {done} records, more were begun before"
+            raise OutputError(f"--resume: {fault}; {_SAME_INPUT}")
         if json.dumps(item.digest).encode() != line.strip():
-            raise OutputError(f"--resume: record {done} of the input is not the one of before")
+            fault = f"record {done} of the input is not the one of before"
+            raise OutputError(f"--resume: {fault}; {_SAME_INPUT}")
         failed = item.prepared is None
         while (line := journal.readline()) == _ERROR:
             failed = True

@@ -109,6 +109,8 @@ def _describe_turn(turn: Turn) -> Mapping[str, Any]:
 def _parse(path: Path, data: bytes) -> Conversation:
     try:
         return _parse_conversation(json.loads(data))
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        reason = "it is not JSON in UTF-8"
     except (ValueError, UsageError) as error:
         reason = str(error)[:_LONGEST_REASON]
     except RecursionError:

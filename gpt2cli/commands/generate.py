@@ -56,11 +56,13 @@ def generate(
 
     gpt2 generate "The answer is" --greedy --json | jq -r .completion
     """
-    from gpt2cli.commands.text import find_stdin, read_prompt
+    from gpt2cli.commands.text import find_stdin, read_prompt, refuse_overwriting
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import open_result
 
-    text = read_prompt(prompt, source.file, stdin=find_stdin())
+    stdin = find_stdin()
+    text = read_prompt(prompt, source.file, stdin=stdin)
+    refuse_overwriting(output.output, [source.file] if source.file else [], stdin=stdin)
     with Notes(quiet=report.quiet) as notes, open_result(output.output) as writer:
         from gpt2cli.commands.start import get_ready  # heavy: not for --help or a bad prompt
 

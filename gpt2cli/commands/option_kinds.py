@@ -9,7 +9,10 @@ from gpt2cli.errors import UsageError, shorten
 
 
 def option(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002
-    """Declare an option of any kind in a panel of --help; `help` says its default."""
+    """Declare an option of any kind in a panel of --help; `help` says its default.
+
+    One that names a file has `readable=False`: what is wrong with the file is told by who reads it.
+    """
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **settings)
 
 

@@ -58,12 +58,14 @@ def score(
     gpt2 score -f a.txt -f b.txt | grep ^perplexity
     """
     from gpt2cli.commands.named_text import read_texts
-    from gpt2cli.commands.text import find_stdin
+    from gpt2cli.commands.text import find_stdin, refuse_overwriting
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import open_result
 
     example = 'gpt2 score "The cat sat on the mat"'
-    texts = read_texts(text, source.file or [], stdin=find_stdin(), example=example)
+    stdin, files = find_stdin(), source.file or []
+    texts = read_texts(text, files, stdin=stdin, example=example)
+    refuse_overwriting(output.output, files, stdin=stdin)
     with Notes(quiet=report.quiet) as notes, open_result(output.output) as writer:
         # Heavy: not for --help or a missing file.
         from gpt2cli.commands.start_score import get_scoring_ready

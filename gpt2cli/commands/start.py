@@ -207,7 +207,7 @@ def give_constraint(options: ConstraintOptions) -> dict[str, Any]:
 
 def _read_schema(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         schema = json.loads(text)
     except OSError as error:
         raise UsageError(f"--json-schema: it cannot be read: {error.strerror}") from error

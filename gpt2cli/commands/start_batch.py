@@ -37,6 +37,7 @@ from gpt2cli.commands.start import (
     load,
     settle_options,
 )
+from gpt2cli.commands.text import refuse_overwriting
 from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.generation import Counts, Overflow, Request, prepare
 from gpt2cli.loading import LoadedModel
@@ -152,8 +153,7 @@ def _find_kept_file(opened: OpenedInput, output: BatchOutputOptions) -> Path | N
             raise UsageError(f"--resume: {path} is no file that could be gone on with")
         return None
     for written in (path, journal_path(path)):
-        if written.exists() and os.path.samestat(written.stat(), os.fstat(opened.descriptor)):
-            raise UsageError(f"--output: {written} is the input")
+        refuse_overwriting(written, [], stdin=opened.descriptor)
     return path
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +53,27 @@ def decode_argument(argument: str, name: str) -> str:
         ) from error
 
 
+def refuse_overwriting(output: Path | None, files: Iterable[Path], *, stdin: int | None) -> None:
+    """Refuse a result file that is one of the inputs, whose place it would take.
+
+    Raises:
+        UsageError: if it is.
+    """
+    from gpt2cli.terminal.result import is_direct  # only where something is run
+
+    if output is None:
+        return
+    sources: list[Path | int] = [*files] if stdin is None else [*files, stdin]
+    for source in sources:
+        try:
+            same = os.path.samestat(os.stat(source), output.stat())  # noqa: PTH116
+            taken = same and not is_direct(output)
+        except OSError:  # which is told where it is read or written
+            continue
+        if taken:
+            raise UsageError(f"--output: {output} is the input")
+
+
 def unescape(text: str) -> str:
     r"""Return text from the command line with \n, \t, \r and \\ as the characters they mean."""
     known = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
@@ -83,7 +105,7 @@ def _read_to_end(stdin: int) -> bytes:
 
 def _decode(raw: bytes, source: str) -> str:
     try:
-        text = raw.decode()
+        text = raw.decode("utf-8-sig")  # a byte order mark is no part of the text
     except UnicodeDecodeError as error:
         raise PromptError(
             f"{source} is not valid UTF-8 (byte {error.start}): convert it with iconv -t UTF-8"

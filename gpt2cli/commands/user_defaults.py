@@ -6,6 +6,7 @@ the model's generation_config.json and what is built in after them (`gpt2cli.set
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -172,4 +173,5 @@ def _check_keys(values: Mapping[str, Any]) -> None:
         except UsageError as error:
             in_table = isinstance(value, dict)
             fault = f"expected settings in no table, found [{key}]" if in_table else error
-            raise UsageError(f"{config_file()}: {fault}") from error
+            mended = f"`gpt2 config unset {shlex.quote(key)}` removes it"
+            raise UsageError(f"{config_file()}: {fault}; {mended}") from error

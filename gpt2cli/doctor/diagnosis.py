@@ -46,14 +46,14 @@ def diagnose(
     versions = find_versions()
     engine, broken = _import_engine()
     cuda = _look_at_cuda(engine) if engine is not None else Cuda()
+    listener.stage("reading the cached models")
+    models = list(check_models(verify=verify))  # before a damaged starter is exported again
     step = Step(asked, reason=broken)
     if engine is not None:
         listener.stage(f"running a step of {_MODEL}")
         step = _run_step(asked, _Silent())
     listener.stage("asking the hub")
     hub = ask_hub(offline=offline or is_offline(), ask=ask)
-    listener.stage("reading the cached models")
-    models = list(check_models(verify=verify))
     works = step.ran_on is not None and not (verify and any(model.fault for model in models))
     return Diagnosis(
         system=platform.platform(),
@@ -146,7 +146,7 @@ def _run_step(asked: str, listener: Listener) -> Step:
         nodes = _find_nodes_on_cpu(model.stored.folder, engine.device)
     except UsageError:
         raise
-    except Gpt2Error as error:
+    except (Gpt2Error, OSError) as error:
         return Step(asked, reason=str(error))
     return Step(
         asked,

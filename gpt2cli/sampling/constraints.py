@@ -86,6 +86,8 @@ class ConstraintCompiler:
         """
         try:
             grammar = self._make_grammar(config)
+        except UnicodeEncodeError as error:  # half of a surrogate pair, from a JSON record
+            raise UsageError(f"{config.option}: expected valid Unicode") from error
         except ValueError as error:
             raise UsageError(f"{config.option}: {_shorten(str(error))}") from error
         matcher = self._library.LLMatcher(self._tokenizer, grammar, log_level=0)
@@ -101,8 +103,9 @@ class ConstraintCompiler:
             return library.grammar_from_regex(config.regex)
         if config.json_schema is not None:
             return library.grammar_from_json_schema(config.json_schema, overrides=_JSON_FORM)
+        # One terminal, not a rule of many: that could have 2000 texts at most (llguidance 1.9).
         texts = (json.dumps(text, ensure_ascii=False) for text in config.choice)
-        return library.grammar_from_lark(f"start: {' | '.join(texts)}")
+        return library.grammar_from_lark(f"start: CHOICE\nCHOICE: {' | '.join(texts)}")
 
 
 class Constraint:

@@ -5,12 +5,18 @@ Every id of the vocabulary counts as the model gave it, also one that no text be
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpt2cli.errors import ModelError
 from gpt2cli.sampling.warpers import find_best
+
+BAD_LOGITS: Final = (
+    "the model computed logits that are NaN or infinite: its weights are bad; "
+    "`gpt2 doctor --verify` finds a damaged export"
+)
 
 Logits = NDArray[np.float32]
 LogProbs = NDArray[np.float64]
@@ -67,7 +73,7 @@ def find_normalisers(logits: Logits) -> LogProbs:
     """
     best = logits.max(axis=1)
     if not np.isfinite(best).all():
-        raise ModelError("the model computed logits that are NaN or infinite: its weights are bad")
+        raise ModelError(BAD_LOGITS)
     shifted = np.subtract(logits, best[:, None], dtype=np.float64)
     # In place: fresh memory costs more than the numbers.
     sums = np.exp(shifted, out=shifted).sum(axis=1)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2cli.errors import ModelError, PromptError
+from gpt2cli.sampling.logprobs import BAD_LOGITS
 from gpt2cli.sampling.processors import (
     add_bias,
     forbid,
@@ -99,4 +100,4 @@ def explain(logits: Logits) -> PromptError | ModelError:
             "every token is forbidden here by --ban, --no-repeat-ngram, --min-new-tokens, or what "
             "the completion must be (--choice, --regex, --json-schema); ask less of them"
         )
-    return ModelError("the model computed logits that are NaN or infinite: its weights are bad")
+    return ModelError(BAD_LOGITS)

@@ -1,13 +1,13 @@
 """What is in the cache: lists, describes and removes exported models."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpt2cli.errors import ModelError
-from gpt2cli.model_folder import ModelFolder, is_model_folder, read_model_folder
+from gpt2cli.model_folder import read_manifest, read_model_folder
 from gpt2cli.store.exports import describe_folder
 from gpt2cli.store.names import STARTER, FolderName, HubName, parse_name
 from gpt2cli.store.places import models_folder
@@ -28,7 +28,7 @@ class CachedModel:
 def list_cached() -> list[CachedModel]:
     """Return every exported model in the cache, by name; damaged ones too, with their fault."""
     try:
-        folders = [path for path in models_folder().glob("[!.]*") if is_model_folder(path)]
+        folders = [path for path in models_folder().glob("[!.]*") if path.is_dir()]
     except OSError:
         return []
     return sorted(map(_summarise, folders), key=lambda model: (model.name, str(model.path)))
@@ -45,15 +45,16 @@ def find_cached(
         ModelError: if there is none.
     """
     wanted = _cached_name(name)
+    named = [model for model in list_cached() if wanted in (model.name, model.path.name)]
     found = [
         model
-        for model in list_cached()
-        if wanted in (model.name, model.path.name)
-        and (revision is None or (model.revision or "").startswith(revision))
+        for model in named
+        if (revision is None or (model.revision or "").startswith(revision))
         and precision in (None, model.precision)
     ]
     if not found:
-        raise ModelError(f"{name} is not in the cache; `gpt2 models list` shows what is")
+        other = " of that revision or precision" if named else ""
+        raise ModelError(f"{name} is not in the cache{other}; `gpt2 models list` shows what is")
     return found
 
 
@@ -96,17 +97,28 @@ def _cached_name(name: str) -> str:
 
 
 def _summarise(path: Path) -> CachedModel:
-    size = sum(file.stat().st_size for file in path.glob("[!.]*"))
+    name, revision, precision = _name(path)
     try:
-        folder = read_model_folder(path)
+        size = sum(file.stat().st_size for file in path.glob("[!.]*"))
+        read_model_folder(path)
     except ModelError as error:
-        return CachedModel(path.name, None, "?", size, path, str(error))
-    name, revision = _name_source(folder)
-    return CachedModel(name, revision, folder.precision, size, path)
+        return CachedModel(name, revision, precision, size, path, str(error))
+    except OSError as error:
+        return CachedModel(name, revision, precision, 0, path, f"{path}: {error.strerror}")
+    return CachedModel(name, revision, precision, size, path)
 
 
-def _name_source(folder: ModelFolder) -> tuple[str, str | None]:
-    source = folder.source
+def _name(path: Path) -> tuple[str, str | None, str]:
+    """Return name, commit and precision, also of a model that is damaged."""
+    try:
+        manifest = read_manifest(path)
+        name, commit = _name_source(manifest["source"], path)
+        return name, commit, str(manifest["precision"])
+    except (ModelError, LookupError, TypeError, AttributeError):
+        return path.name, None, "?"
+
+
+def _name_source(source: Mapping[str, Any], path: Path) -> tuple[str, str | None]:
     if "repo" in source:
         return str(source["repo"]), str(source["commit"])
-    return str(source.get("name") or source.get("path", folder.path)), None
+    return str(source.get("name") or source.get("path", path)), None

@@ -1,6 +1,7 @@
 """What a model's name means: alias, folder or hub id."""
 
 import difflib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,8 @@ def parse_name(name: str) -> ModelName:
     path = Path(name).expanduser()
     if name and _is_folder(path):
         return FolderName(path)
+    if os.path.isfile(path):  # noqa: PTH113 (pathlib's may raise)
+        raise ModelError(f"model {name!r} is a file; expected a folder, a name or a hub id")
     if _HUB_ID.fullmatch(name):
         return HubName(name)
     if "/" in name or "\\" in name or name.startswith((".", "~")):

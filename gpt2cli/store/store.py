@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from gpt2cli.errors import HubError, UsageError
 from gpt2cli.model_folder import ModelFolder, is_model_folder, read_model_folder
-from gpt2cli.store.default import DefaultMemory, recall_default, remember_default
+from gpt2cli.store.default import DefaultMemory, describe_way, recall_default, remember_default
 from gpt2cli.store.exports import ExportKey, export_once, find_exported, local_origin
 from gpt2cli.store.hub import DEFAULT_REVISION, Hub, Snapshot, is_offline
 from gpt2cli.store.names import (
@@ -195,7 +195,7 @@ def _find_default(wanted: _Wanted) -> StoredModel:
             raise
         reason = memory.hub_failure if remembered else error.reason
         if not wanted.offline:
-            remember_default(DefaultMemory(False, time.time(), reason))
+            remember_default(DefaultMemory(False, time.time(), reason, describe_way()))
         wanted.listener.note(
             f"using the bundled {STARTER} model, which writes children's stories: {reason}"
         )

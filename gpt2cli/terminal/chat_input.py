@@ -90,7 +90,8 @@ class LineInput:
         if line is None:
             return None
         self._count += 1
-        return line.decode("utf-8", "surrogateescape")
+        text = line.decode("utf-8", "surrogateescape")
+        return text.removeprefix("\ufeff") if self._count == 1 else text  # a byte order mark
 
 
 class PromptInput:

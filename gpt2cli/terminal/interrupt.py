@@ -1,6 +1,7 @@
-"""What Ctrl-C does: it ends what can be ended there, and what was made so far is still shown."""
+"""What signals do. Ctrl-C ends what can be ended there, and what was made so far is still shown."""
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from types import FrameType
 from typing import Final
 
 _RETRY_SECONDS: Final = 0.02
+_ENDINGS: Final = ("SIGTERM", "SIGHUP")
 
 
 @contextmanager
@@ -52,20 +54,29 @@ def _handling_ctrl_c(take: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def let_imports_finish() -> None:
-    """From here on let Ctrl-C wait while a module is imported.
+def unwind_on_signals() -> None:
+    """From here on let SIGTERM and SIGHUP end the program as Ctrl-C does: nothing is half written.
 
-    onnxruntime 1.31 and numpy 2.4 do not stand a KeyboardInterrupt in their extension modules'
-    beginning: it becomes an ImportError, or kills the process.
+    All three wait while a module is imported. onnxruntime 1.31 and numpy 2.4 do not stand an
+    exception in their extension modules' beginning: it becomes an ImportError, or kills the
+    process.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt_unless_importing)
+    endings = [getattr(signal, name) for name in _ENDINGS if hasattr(signal, name)]
+    for number, untouched in (
+        (signal.SIGINT, signal.default_int_handler),
+        *((number, signal.SIG_DFL) for number in endings),
+    ):
+        if signal.getsignal(number) is untouched:  # else it is ignored, as by nohup
+            signal.signal(number, _unwind_unless_importing)
 
 
-def _interrupt_unless_importing(number: int, frame: FrameType | None) -> None:
+def _unwind_unless_importing(number: int, frame: FrameType | None) -> None:
     if not _is_importing(frame):
-        raise KeyboardInterrupt
-    again = threading.Timer(_RETRY_SECONDS, _send_ctrl_c)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        signal.signal(number, signal.SIG_DFL)  # the second one ends it at once
+        sys.exit(128 + number)
+    again = threading.Timer(_RETRY_SECONDS, _send_again, (number,))
     again.daemon = True
     again.start()
 
@@ -78,9 +89,9 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _send_ctrl_c() -> None:
+def _send_again(number: int) -> None:
     main_thread = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main_thread is not None:
-        signal.pthread_kill(main_thread, signal.SIGINT)  # also ends a read that waits
+        signal.pthread_kill(main_thread, number)  # also ends a read that waits
     else:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pathlib
+import signal
 import sys
 import termios
 import time
@@ -113,14 +114,36 @@ def test_a_result_file_is_not_written_and_nothing_is_left_beside_it(
     file = tmp_path / "out.txt"
     file.write_text("old")
     with program.start(*_ENDLESS, "-o", str(file)) as process:
-        deadline = time.monotonic() + HANGS_AFTER
-        while sum(path.stat().st_size for path in tmp_path.iterdir()) <= len("old"):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_for_bytes(tmp_path, len("old") + 1)
         press_ctrl_c(process)
         assert finish(process) == Finished(130, b"", "")
     assert file.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_who_is_told_to_end_leaves_nothing_half_written_either(
+    program: Program, tmp_path: pathlib.Path, number: signal.Signals
+) -> None:
+    """As by `timeout`, systemd, or a terminal that is closed."""
+    file = tmp_path / "out.txt"
+    with program.start(*_ENDLESS, "-o", str(file)) as process:
+        wait_for_bytes(tmp_path, 1)
+        process.send_signal(number)
+        assert finish(process) == Finished(128 + number, b"", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_is_told_to_end_does_not_wait_for_a_reader(program: Program) -> None:
+    """What a full pipe does not take is lost."""
+    reader, writer = os.pipe()
+    arguments = (*_LONG, "--samples", "1000", "--separator", "-" * 1000, "-n", "1")
+    with program.start(*arguments, stdout=writer) as process:
+        os.close(writer)
+        wait_until_stuck(reader)
+        process.terminate()
+        assert finish(process) == Finished(143, b"", "")
+    os.close(reader)
 
 
 def test_the_second_one_ends_a_program_that_cannot_write(program: Program) -> None:
@@ -146,6 +169,14 @@ def test_a_program_that_was_started_to_ignore_it_goes_on(program: Program) -> No
         done = finish(process)
     whole = program.run_shell(line)
     assert (done.code, done.err, begun + done.out) == (0, "", whole.out)
+
+
+def wait_for_bytes(folder: pathlib.Path, count: int) -> None:
+    """Wait until the files of a folder have so many bytes."""
+    deadline = time.monotonic() + HANGS_AFTER
+    while sum(path.stat().st_size for path in folder.iterdir()) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def wait_until_stuck(pipe: int) -> None:

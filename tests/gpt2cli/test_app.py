@@ -55,6 +55,14 @@ def test_a_failure_of_the_system_is_one_line_with_its_file() -> None:
     assert result.stderr == "gpt2: error: No space left on device: /x\n"
 
 
+def test_a_full_memory_is_one_line_that_says_what_takes_less() -> None:
+    """Wherever it is met."""
+    result = run_and_raise(MemoryError())
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("gpt2: error: the memory is full; take shorter texts, ")
+
+
 def test_a_reader_who_left_is_success() -> None:
     """And silence."""
     result = run_and_raise(BrokenPipeError(errno.EPIPE, "Broken pipe"))

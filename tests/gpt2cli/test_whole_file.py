@@ -67,6 +67,18 @@ def test_a_file_that_is_replaced_gives_its_mode(tmp_path: pathlib.Path, mode: in
     assert path.stat().st_mode & 0o777 == mode
 
 
+def test_a_file_that_is_protected_stays(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though its folder would let a new one take its name."""
+    path = tmp_path / "out"
+    path.write_text("old")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK)  # root may write all
+    with pytest.raises(OutputError, match="Permission denied"), replacing(path) as file:
+        file.write(b"new")
+    assert path.read_text() == "old"
+
+
 @posix
 def test_a_chain_of_links_is_followed(tmp_path: pathlib.Path) -> None:
     """To the file in another folder, beside which the temporary one lies."""

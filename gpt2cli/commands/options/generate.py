@@ -30,6 +30,7 @@ class PromptOptions:
             "--file",
             "-f",
             metavar="FILE",
+            readable=False,
             help="Read the prompt from FILE; - is stdin. Default: the argument, or stdin.",
         ),
     ] = None

@@ -34,7 +34,7 @@ class LimitOptions:
         number(
             LIMITS, "--min-new-tokens", kind=int,
             help="Fewest tokens to generate: before them neither the model nor --stop ends the "
-            "text.",
+            "text. What --choice and the like ask for ends it all the same.",
             within="0 or more", off="0: off", default="0, or the model's own",
         ),
     ] = None  # fmt: skip
@@ -82,7 +82,7 @@ class ConstraintOptions:
     json_schema: Annotated[
         Path | None,
         option(
-            LIMITS, "--json-schema", metavar="FILE",
+            LIMITS, "--json-schema", metavar="FILE", readable=False,
             help="Complete with JSON on one line that is valid under the schema in FILE. "
             "Default: any text.",
         ),

@@ -38,7 +38,7 @@ class TextOptions:
     file: Annotated[
         list[Path] | None,
         option(
-            REPORT, "--file", "-f", metavar="FILE",
+            REPORT, "--file", "-f", metavar="FILE", readable=False,
             help="Read a text from FILE; repeatable; - is stdin. Default: the argument, or stdin.",
         ),
     ] = None  # fmt: skip

@@ -19,7 +19,7 @@ class TokensInputOptions:
     file: Annotated[
         Path | None,
         option(
-            REPORT, "--file", "-f", metavar="FILE",
+            REPORT, "--file", "-f", metavar="FILE", readable=False,
             help="Read from FILE; - is stdin. Default: the arguments, or stdin.",
         ),
     ] = None  # fmt: skip

@@ -76,11 +76,11 @@ def spoilt(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ("", "Expecting value"),
-        ("{", "Expecting property name"),
-        (spoilt()[:-9], "delimiter|Unterminated|Expecting"),
-        ("\x00\x01", "Expecting value"),
-        (b"\xff\xfe\xff", "codec can't decode"),
+        ("", "it is not JSON in UTF-8"),
+        ("{", "it is not JSON in UTF-8"),
+        (spoilt()[:-9], "it is not JSON in UTF-8"),
+        ("\x00\x01", "it is not JSON in UTF-8"),
+        (b"\xff\xfe\xff", "it is not JSON in UTF-8"),
         ("[]", 'there is no "gpt2_chat"'),
         ('"gpt2_chat"', 'there is no "gpt2_chat"'),
         ('{"prompt": "a", "completion": "b"}', 'there is no "gpt2_chat"'),

@@ -236,7 +236,10 @@ def test_another_input_is_refused(broken: Batch) -> None:
     broken.file.write_bytes(RECORDS.replace(b"{bad", b"{BAD"))
     result = broken.run("--resume")
     assert result.exit_code == 1
-    assert error_line(result) == "--resume: record 1 of the input is not the one of before"
+    assert error_line(result) == (
+        "--resume: record 1 of the input is not the one of before; give the same input, or leave "
+        "out --resume to begin anew"
+    )
     assert broken.files == before
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpt2cli.commands.text import decode_argument, read_prompt, unescape
+from gpt2cli.commands.text import decode_argument, read_prompt, refuse_overwriting, unescape
 from gpt2cli.errors import PromptError, UsageError
 
 
@@ -34,6 +34,8 @@ def pipe() -> Iterator[tuple[int, int]]:
         (b"a\r\n", "a"),
         (b"a\r\n\r\n", "a\r\n"),
         (b"a\r", "a\r"),
+        (b"\xef\xbb\xbfa\n", "a"),  # a byte order mark
+        (b"a\xef\xbb\xbf\n", "a\ufeff"),
         (b"a\n\r", "a\n\r"),
         (b" a ", " a "),
         ("日本 👩‍🚀\n".encode(), "日本 👩‍🚀"),
@@ -193,3 +195,21 @@ def test_an_argument_that_python_could_not_decode_in_an_ascii_locale_is_utf8_all
 def test_escapes_mean_what_they_do_in_c_and_others_stay(text: str, meant: str) -> None:
     r"""\n, \t, \r and \\; a backslash before anything else is itself."""
     assert unescape(text) == meant
+
+
+def test_a_result_never_takes_the_place_of_an_input(
+    pipe: tuple[int, int], tmp_path: pathlib.Path
+) -> None:
+    """By whatever name, and as stdin; what is no file or not there is told by who opens it."""
+    file, link, other = tmp_path / "in", tmp_path / "link", tmp_path / "other"
+    file.write_text("x")
+    other.write_text("y")
+    link.symlink_to(file)
+    for output in (file, link):
+        with pytest.raises(UsageError, match="is the input"):
+            refuse_overwriting(output, [other, file], stdin=None)
+        with file.open("rb") as stdin, pytest.raises(UsageError, match="is the input"):
+            refuse_overwriting(output, [], stdin=stdin.fileno())
+    for allowed in (None, other, tmp_path / "new", file / "x", tmp_path / ("x" * 300)):
+        refuse_overwriting(allowed, [file, tmp_path / "missing"], stdin=pipe[0])
+    refuse_overwriting(pathlib.Path("/dev/null"), [pathlib.Path("/dev/null")], stdin=None)

@@ -1,5 +1,7 @@
 """Claims about the user's own defaults: what they may be, and how they are told apart."""
 
+import shlex
+
 import pytest
 
 from gpt2cli.commands.user_defaults import find_option, naming_origins, settable_options
@@ -44,7 +46,10 @@ def test_an_unknown_key_is_an_error_that_says_what_was_meant(
     path = keep(f'"{name}" = 1\n')
     result = invoke("generate", "x", "-m", "/missing")
     assert result.exit_code == 2
-    assert error_line(result) == " ".join(f"{path}: {caught.value}".split())
+    told = f"{path}: {caught.value}; `gpt2 config unset {shlex.quote(name)}` removes it"
+    assert error_line(result) == " ".join(told.split())
+    assert invoke("config", "unset", name).exit_code == 0
+    assert path.read_text() == ""
 
 
 @pytest.mark.parametrize(
@@ -85,7 +90,11 @@ def test_what_is_no_value_is_an_error_that_names_the_variable_or_the_file_and_ke
         ('stop = ["a", 1]', "stop: expected a text, found 1"),
         ("top_k = true", "top_k: expected a whole number 0 or more, found 'True'"),
         ("[top_k]", "top_k: expected a whole number 0 or more, found '{}'"),
-        ("[generate]\ntop_k = 1", "expected settings in no table, found [generate]"),
+        (
+            "[generate]\ntop_k = 1",
+            "expected settings in no table, found [generate]; "
+            "`gpt2 config unset generate` removes it",
+        ),
     ],
 )
 def test_a_value_of_another_kind_is_an_error_too(keep: Keep, toml: str, reason: str) -> None:

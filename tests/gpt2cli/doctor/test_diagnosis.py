@@ -55,7 +55,7 @@ def test_what_stands_around_is_told(on_cpu: Diagnosis, home: pathlib.Path) -> No
     assert "CPUExecutionProvider" in on_cpu.providers
     assert [place.name for place in on_cpu.places] == ["cache", "state", "hub-cache"]
     assert on_cpu.places[0].path == str(home / "cache" / "gpt2")
-    assert [(model.name, model.fault) for model in on_cpu.models] == [("starter", None)]
+    assert [(model.name, model.fault) for model in look("cpu").models] == [("starter", None)]
     assert on_cpu.hub.reached
     assert on_cpu.cores is not None and on_cpu.cores >= 1
 

@@ -151,6 +151,24 @@ def test_a_finished_text_is_one_of_the_choices(
     assert set(draw_texts(constraint, pieces, count=60)) == set(choice)
 
 
+def test_there_may_be_thousands_of_choices(
+    compiler: ConstraintCompiler, pieces: list[bytes]
+) -> None:
+    """Each can be drawn, and no other."""
+    choice = tuple(f" word{number}" for number in range(5000))
+    constraint = compiler.compile(ConstraintConfig(choice=choice))
+    assert set(draw_texts(constraint, pieces, count=20)) <= set(choice)
+
+
+@pytest.mark.parametrize("given", [{"regex": "\ud800"}, {"choice": ("a", "\ud800")}], ids=str)
+def test_half_a_character_is_told_in_our_words(
+    compiler: ConstraintCompiler, given: dict[str, Any]
+) -> None:
+    """A JSON record can hold one."""
+    with pytest.raises(UsageError, match=r"^--(regex|choice): expected valid Unicode"):
+        compiler.compile(ConstraintConfig(**given))
+
+
 def test_it_may_end_just_where_it_is_whole(compiler: ConstraintCompiler) -> None:
     """Not before; then perhaps it may go on, and at last nothing may follow."""
     state = compiler.compile(ConstraintConfig(regex="[ab]{1,2}")).fork()

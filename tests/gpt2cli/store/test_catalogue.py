@@ -3,6 +3,7 @@
 import errno
 import pathlib
 import shutil
+from collections.abc import Iterator
 
 import pytest
 
@@ -64,6 +65,7 @@ def test_a_damaged_model_is_listed_with_its_fault_and_can_be_removed(
 
     assert damaged.fault is not None
     assert "model.onnx" in damaged.fault
+    assert (damaged.name, damaged.precision) == (model.name, model.precision)
     with pytest.raises(ModelError, match=r"model\.onnx"):
         describe_model(damaged)
     remove_cached(find_cached(damaged.name))
@@ -95,6 +97,38 @@ def test_a_removal_that_was_cut_leaves_no_model(
 
     path = find_model(str(checkpoint), listener=told).folder.path
     assert list(path.parent.glob(".*.partial")) == []
+
+
+def test_a_folder_that_cannot_be_read_hides_no_other(
+    checkpoint: pathlib.Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is listed by its folder's name with the reason."""
+    find_model("starter", listener=told)
+    [hidden] = [model.path for model in list_cached() if model.name != "starter"]
+    glob = pathlib.Path.glob
+
+    def refuse(path: pathlib.Path, pattern: str) -> Iterator[pathlib.Path]:
+        if path == hidden:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return glob(path, pattern)
+
+    monkeypatch.setattr(pathlib.Path, "glob", refuse)
+    faults = {model.path: model.fault for model in list_cached()}
+    assert faults.pop(hidden) == f"{hidden}: Permission denied"
+    assert list(faults.values()) == [None]
+
+
+def test_a_folder_without_a_manifest_is_listed_and_can_be_removed(
+    checkpoint: pathlib.Path,
+) -> None:
+    """As an older version's removal left it when it was cut."""
+    [model] = list_cached()
+    (model.path / "export.json").unlink()
+
+    [rest] = list_cached()
+    assert rest.fault is not None and "no export.json" in rest.fault
+    remove_cached(find_cached(model.path.name))
+    assert list_cached() == []
 
 
 def test_a_description_holds_config_parameters_and_the_graphs_table(
@@ -133,6 +167,8 @@ def test_what_is_not_in_the_cache_is_an_error_that_says_where_to_look(
     with pytest.raises(ModelError, match="gpt2 models list"):
         find_cached("gpt2")
     with pytest.raises(ModelError, match="gpt2 models list"):
+        find_cached(str(checkpoint), precision="int8")
+    with pytest.raises(ModelError, match="of that revision or precision"):
         find_cached(str(checkpoint), precision="int8")
 
 

@@ -66,6 +66,15 @@ def test_an_unknown_name_suggests_the_nearest(name: str, suggested: str) -> None
         parse_name(name)
 
 
+def test_a_file_is_no_model(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is it looked for on the hub, though its path looks like an id."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "model.onnx").touch()
+    with pytest.raises(ModelError, match=r"'folder/model\.onnx' is a file; expected a folder"):
+        parse_name("folder/model.onnx")
+
+
 @pytest.mark.parametrize("name", ["./missing", "../x", "~/none", "a/b/c", "/no/such", "a\0b", ""])
 def test_a_path_that_does_not_exist_is_refused(name: str) -> None:
     """Nothing that looks like a path is sent to the hub."""

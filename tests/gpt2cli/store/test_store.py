@@ -12,7 +12,7 @@ import pytest
 from export.precision import Precision
 from gpt2cli.errors import HubError, ModelError, UsageError
 from gpt2cli.store import ANY, Hub, find_checkpoint, find_model
-from gpt2cli.store.default import DefaultMemory, recall_default, remember_default
+from gpt2cli.store.default import DefaultMemory, describe_way, recall_default, remember_default
 from gpt2cli.store.store import STARTER_FOLDER
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.store.conftest import Told
@@ -175,6 +175,19 @@ def test_the_starter_is_known_by_what_is_in_its_files(no_hub: Hub, told: Told) -
     assert source["sha256"]["model.safetensors"] == hashlib.sha256(weights).hexdigest()
     assert source.keys() == {"name", "sha256"}
     assert "README.md" not in source["sha256"]
+
+
+def test_another_way_to_the_hub_is_tried_at_once(
+    hub: Hub, told: Told, no_hub: Hub, home: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has just mended a proxy does not wait; no password of one is kept."""
+    monkeypatch.setenv("https_proxy", "http://me:secret@127.0.0.1:9")
+    remember_default(DefaultMemory(False, time.time(), "just now", describe_way()))
+    assert find_model(None, listener=told, hub=no_hub).name == "starter"
+    assert not any(b"secret" in path.read_bytes() for path in (home / "state").rglob("*.json"))
+
+    monkeypatch.delenv("https_proxy")
+    assert find_model(None, listener=told, hub=hub).name == _DEFAULT
 
 
 def test_offline_is_a_reason_of_its_own(hub: Hub, told: Told) -> None:

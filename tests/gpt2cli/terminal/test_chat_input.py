@@ -82,6 +82,7 @@ ReadScript = Callable[[bytes], list[Entry | str]]
         (b"", []),
         (b"\n \n\t\r\n", []),
         (b"a\nb\n", [message("a"), message("b")]),
+        (b"\xef\xbb\xbfa\nb\n", [message("a"), message("b")]),  # a byte order mark
         (b"a\r\nb\r\n", [message("a"), message("b")]),
         (b"a\n\n\nb", [message("a"), message("b")]),
         (b"  a b  \n", [message("a b")]),

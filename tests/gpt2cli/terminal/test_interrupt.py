@@ -10,17 +10,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpt2cli.terminal.interrupt import ctrl_c_as_flag, ctrl_c_held_back, let_imports_finish
+from gpt2cli.terminal.interrupt import ctrl_c_as_flag, ctrl_c_held_back, unwind_on_signals
 
 _HANGS_AFTER = 10.0
+_ALL = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 @pytest.fixture(autouse=True)
 def default_handler() -> Iterator[None]:
     """Begin each test as a program in the foreground does."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    numbers = [getattr(signal, name) for name in _ALL if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def press() -> None:
@@ -60,7 +64,7 @@ def test_the_handler_is_the_one_before_again(presses: int) -> None:
 def test_where_it_is_ignored_it_stays_so() -> None:
     """As in a script's background job."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    let_imports_finish()
+    unwind_on_signals()
     with ctrl_c_as_flag() as pressed, ctrl_c_held_back():
         press()
 
@@ -110,7 +114,7 @@ def test_an_import_is_finished_first(
         "import signal\nsignal.raise_signal(signal.SIGINT)\nwhole = True\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    let_imports_finish()
+    unwind_on_signals()
     with pytest.raises(KeyboardInterrupt):
         importlib.import_module("pressed_while_imported")
         time.sleep(_HANGS_AFTER)
@@ -118,8 +122,29 @@ def test_an_import_is_finished_first(
     assert sys.modules.pop("pressed_while_imported").whole
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_other_ends_unwind_too_and_the_second_one_is_not_taken(name: str) -> None:
+    """With the exit code that shells tell; one that is ignored stays so."""
+    number = getattr(signal, name, None)
+    if number is None:
+        pytest.skip(f"there is no {name}")
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        unwind_on_signals()
+        with pytest.raises(SystemExit) as caught:
+            signal.raise_signal(number)
+        assert caught.value.code == 128 + number
+        assert signal.getsignal(number) is signal.SIG_DFL
+
+        signal.signal(number, signal.SIG_IGN)
+        unwind_on_signals()
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+
+
 def test_elsewhere_it_interrupts_at_once() -> None:
     """As it does by default."""
-    let_imports_finish()
+    unwind_on_signals()
     with pytest.raises(KeyboardInterrupt):
         press()
