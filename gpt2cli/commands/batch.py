@@ -18,6 +18,7 @@ from gpt2cli.commands.options import (
     SamplingOptions,
     SearchOptions,
 )
+from gpt2cli.errors import UsageError
 
 if TYPE_CHECKING:
     from gpt2cli.batch import Journal
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @flatten
 def batch(
     *,
-    file: Annotated[
+    prompts: Annotated[
         str | None,
         typer.Argument(
             metavar="FILE",
@@ -65,7 +66,7 @@ def batch(
         from gpt2cli.commands.start_batch import get_batch_ready, open_input
 
         ready = get_batch_ready(
-            open_input(file, stdin=find_stdin()),
+            open_input(_choose_file(prompts, source), stdin=find_stdin()),
             sampling=sampling,
             search=search,
             limits=limits,
@@ -81,6 +82,14 @@ def batch(
             _report(ready, notes)
     if errors:
         raise typer.Exit(exit_codes.FAILED)
+
+
+def _choose_file(argument: str | None, source: BatchInputOptions) -> str | None:
+    if source.file is None:
+        return argument
+    if argument is not None:
+        raise UsageError("give FILE as the argument or by --file, not both")
+    return str(source.file)
 
 
 def _run(ready: "ReadyBatch", output: BatchOutputOptions, notes: "Notes") -> int:

@@ -192,7 +192,7 @@ def _describe(
     options: dict[str, Any], model: LoadedModel, run_seed: int, from_model: Mapping[str, Any]
 ) -> JournalHeader:
     # What changes the results, or how they are written; not how fast or where to.
-    for name in ("seed", "output", "resume", "batch_size"):
+    for name in ("seed", "file", "output", "resume", "batch_size"):
         options.pop(name)
     return JournalHeader(
         options=options,

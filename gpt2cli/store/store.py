@@ -185,15 +185,18 @@ def _find_default(wanted: _Wanted) -> StoredModel:
     A revision of it is named by the user, as a model is: nothing stands in for that.
     """
     memory = recall_default()
-    remembered = memory.hub_failed_lately and not memory.has_run and not wanted.offline
+    may_stand_in = not memory.has_run and wanted.revision is None
+    remembered = may_stand_in and memory.hub_failed_lately and not wanted.offline
     try:
         if remembered:
             wanted = replace(wanted, offline=True)
         model = _find_named(DEFAULT_MODEL, wanted)
     except HubError as error:
-        if memory.has_run or wanted.revision is not None:
+        if not may_stand_in:
             raise
-        reason = memory.hub_failure if remembered else error.reason
+        reason = error.reason
+        if remembered:
+            reason = f"{memory.hub_failure}; `gpt2 models pull {DEFAULT_MODEL}` asks again"
         if not wanted.offline:
             remember_default(DefaultMemory(False, time.time(), reason, describe_way()))
         wanted.listener.note(

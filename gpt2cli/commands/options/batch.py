@@ -19,8 +19,15 @@ class FormatChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchInputOptions:
-    """How the input of a batch is cut into records, and what they are."""
+    """Where the input of a batch comes from, beside the argument, and what its records are."""
 
+    file: Annotated[
+        Path | None,
+        option(
+            REPORT, "--file", "-f", metavar="FILE", readable=False,
+            help="Read from FILE, as by the argument; - is stdin. Default: the argument, or stdin.",
+        ),
+    ] = None  # fmt: skip
     jsonl: Annotated[
         bool,
         option(

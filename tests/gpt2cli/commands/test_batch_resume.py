@@ -230,6 +230,19 @@ def test_other_settings_of_the_model_are_refused(batch: Batch, tmp_path: pathlib
     assert batch.files == before
 
 
+def test_the_same_input_by_another_way_is_the_same(broken: Batch) -> None:
+    """By --file instead of the argument; not by both."""
+    assert broken.run("--resume").exit_code == 1
+    whole = broken.files
+    broken.break_off()
+    same = ("-n", "6", "--ignore-eos", "-q", "--jsonl", "-o", broken.out, "--resume")
+    by_option = invoke("batch", "--file", broken.file, "-m", broken.model, *same)
+    assert (by_option.exit_code, broken.files) == (1, whole)
+    both = broken.run("--resume", "--file", str(broken.file))
+    assert both.exit_code == 2
+    assert error_line(both).startswith("give FILE as the argument or by --file, not both")
+
+
 def test_another_input_is_refused(broken: Batch) -> None:
     """The record that is not the same is named; records that come after may change."""
     before = broken.files

@@ -244,12 +244,14 @@ def test_what_is_remembered_may_be_lost_or_damaged(home: pathlib.Path, content: 
 def test_nothing_stands_in_for_a_revision_that_is_not_there(
     hub: Hub, server: HubServer, told: Told
 ) -> None:
-    """It was asked for; and that it is missing says nothing of the hub."""
+    """It was asked for, though the hub failed lately; and that it is missing says nothing of it."""
+    remember_default(DefaultMemory(hub_failed_at=time.time(), hub_failure="just now"))
     server.refusal = (404, "RevisionNotFound")
     with pytest.raises(HubError, match="no revision typo"):
         find_model(None, revision="typo", listener=told, hub=hub)
 
     server.refusal = None
+    remember_default(DefaultMemory())
     assert find_model(None, listener=told, hub=hub).name == _DEFAULT
 
 
