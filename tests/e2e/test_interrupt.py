@@ -8,6 +8,7 @@ import signal
 import sys
 import termios
 import time
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -121,28 +122,37 @@ def test_a_result_file_is_not_written_and_nothing_is_left_beside_it(
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def ending(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """Return a signal that tells to end, heard also where the tests run under nohup."""
+    before = signal.signal(request.param, signal.SIG_DFL)
+    yield request.param
+    signal.signal(request.param, before)
+
+
 def test_who_is_told_to_end_leaves_nothing_half_written_either(
-    program: Program, tmp_path: pathlib.Path, number: signal.Signals
+    program: Program, tmp_path: pathlib.Path, ending: signal.Signals
 ) -> None:
     """As by `timeout`, systemd, or a terminal that is closed."""
     file = tmp_path / "out.txt"
     with program.start(*_ENDLESS, "-o", str(file)) as process:
         wait_for_bytes(tmp_path, 1)
-        process.send_signal(number)
-        assert finish(process) == Finished(128 + number, b"", "")
+        process.send_signal(ending)
+        assert finish(process) == Finished(128 + ending, b"", "")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_who_is_told_to_end_does_not_wait_for_a_reader(program: Program) -> None:
+def test_who_is_told_to_end_does_not_wait_for_a_reader(
+    program: Program, ending: signal.Signals
+) -> None:
     """What a full pipe does not take is lost."""
     reader, writer = os.pipe()
     arguments = (*_LONG, "--samples", "1000", "--separator", "-" * 1000, "-n", "1")
     with program.start(*arguments, stdout=writer) as process:
         os.close(writer)
         wait_until_stuck(reader)
-        process.terminate()
-        assert finish(process) == Finished(143, b"", "")
+        process.send_signal(ending)
+        assert finish(process) == Finished(128 + ending, b"", "")
     os.close(reader)
 
 
