@@ -101,10 +101,10 @@ class ColouredView:
                 self._least = 0.0
 
     def end(self, totals: Totals) -> None:
-        """Write the perplexity and the legend."""
+        """Write the perplexity, and the legend on a line of its own."""
         count = totals.scored_tokens
         told = f"{count} token{'' if count == 1 else 's'}"
-        self._writer.write(f"perplexity {format_perplexity(totals)} ({told}), probability ")
+        self._writer.write(f"perplexity {format_perplexity(totals)} ({told})\nprobability ")
         for least, style in _LEVELS:
             told = f" ≥ {least:.4g} " if least else f" < {_LEVELS[-2][0]:.4g} "
             self._writer.write_styled(told, style)

@@ -111,11 +111,12 @@ def test_a_terminal_shows_the_text_itself_in_colours(program: Program) -> None:
     """With whole characters, and the perplexity and the legend below."""
     text = "Once upon a time, there was a zebra 👩‍🚀 [/red]."
     done = show(program, *_SCORE, "-q", text)
-    shown, below, end = _STYLE.sub("", done.err).split("\n")
+    shown, below, legend, end = _STYLE.sub("", done.err).split("\n")
     record = json.loads(program.run(*_SCORE, text, "--json").out)
     assert shown == text
-    told = f"perplexity {record['perplexity']:.6g} ({record['scored_tokens']} tokens), probability"
-    assert below.startswith(told)
+    assert below == f"perplexity {record['perplexity']:.6g} ({record['scored_tokens']} tokens)"
+    assert legend.startswith("probability ")
+    assert len(legend) <= 80
     assert end == ""
     assert done.err.startswith("Once upon")  # which is likely, and has no colour
     assert "\x1b[97;41m 👩‍🚀" in done.err.replace("\x1b[0m\x1b[97;41m", "")

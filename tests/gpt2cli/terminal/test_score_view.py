@@ -84,7 +84,7 @@ def test_the_text_is_followed_by_the_perplexity_and_the_legend() -> None:
     """On a line of its own."""
     shown = colour([(b"a", 0.25), (b" b", 0.25)])
     text = on(GREEN, "a") + on(GREEN, " b")
-    assert shown == f"{text}\nperplexity 4 (2 tokens), {LEGEND}"
+    assert shown == f"{text}\nperplexity 4 (2 tokens)\n{LEGEND}"
 
 
 def test_characters_are_whole_and_as_unlikely_as_their_least_likely_token() -> None:
@@ -126,14 +126,14 @@ def test_texts_of_files_have_their_names_and_stand_apart() -> None:
     view = ColouredView(writer, lambda place: b"x")
     feed(view, [(b"x", 0.9)], "a.txt")
     feed(view, [(b"x", 0.9)], "b\nc")
-    end = f"x\nperplexity 1.11111 (1 token), {LEGEND}"
+    end = f"x\nperplexity 1.11111 (1 token)\n{LEGEND}"
     bold = ("\x1b[1ma.txt\x1b[22m", '\x1b[1m"b\\nc"\x1b[22m')
     assert file.getvalue().decode() == f"{bold[0]}\n{end}\n{bold[1]}\n{end}"
 
 
 def test_an_empty_text_has_no_line_of_its_own() -> None:
     """Only that of the perplexity, which it has none of."""
-    assert colour([]) == f"perplexity - (0 tokens), {LEGEND}"
+    assert colour([]) == f"perplexity - (0 tokens)\n{LEGEND}"
 
 
 def test_a_token_without_a_score_has_a_dash_in_its_line() -> None:
