@@ -9,6 +9,7 @@ import tokenizers
 
 from gpt2cli.errors import ModelError, PromptError
 from gpt2cli.model_folder import ModelFolder
+from gpt2cli.text_pieces import can_be_cut, cut
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -40,6 +41,7 @@ class Tokenizer:
         self._tokenizer.no_padding()
         self._tokenizer.model.dropout = None  # which cuts a text anew each time
         self._vocab_size = folder.shape.vocab_size
+        self._can_cut = can_be_cut(self._tokenizer)
         self._added = self._tokenizer.get_added_tokens_decoder()
         self._silent_ids = self._find_special_ids() | folder.eos_token_ids
         self._bytes: dict[int, bytes] = {}
@@ -75,7 +77,9 @@ class Tokenizer:
                 f"the prompt is not valid UTF-8 text (at character {error.start}): "
                 "expected UTF-8, for example from iconv -t UTF-8"
             ) from error
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        ids: list[int] = []
+        for piece in cut(text) if self._can_cut else [text]:
+            ids += self._tokenizer.encode(piece, add_special_tokens=False).ids
         beyond = next((i for i in ids if i >= self._vocab_size), None)
         if beyond is not None:
             raise PromptError(

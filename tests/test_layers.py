@@ -162,7 +162,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "pickle": (),  # runs what a file says
     "pickletools": ("export.torch_pickle",),
     "zipfile": ("export.torch_file",),
-    "tokenizers": ("export.tokenizer", "gpt2cli.tokenizer"),
+    "tokenizers": ("export.tokenizer", "gpt2cli.text_pieces", "gpt2cli.tokenizer"),
     "typer": ("gpt2cli.app", "gpt2cli.commands"),
     "rich": ("gpt2cli.terminal",),
     "prompt_toolkit": ("gpt2cli.terminal",),
