@@ -76,12 +76,12 @@ def test_ctrl_c_ends_the_reply_and_not_the_chat(open_terminal: Open) -> None:
     terminal.type(CTRL_C)
     screen = terminal.wait_for_prompt(2)
     said = screen.partition("story.\n")[2].partition("\n\n>>>")[0]
-    said = _flat(said).replace("^C", "")  # its echo may be broken over two lines
-    assert len(said) > 20
+    said = _flat(said)[:60]  # no more: at Ctrl-C a terminal may drop what it has yet to show
+    assert len(said) == 60
 
     context = terminal.say("/context", prompt=3).rpartition("/context\n")[2]
     context = context.replace("<|endoftext|>", "")  # which the model went on after
-    assert _flat(context).startswith(_flat("User: Tell me a story.\nBot: ") + said[:-4])
+    assert _flat(context).startswith(_flat("User: Tell me a story.\nBot: ") + said)
 
     terminal.type(f"not to be said{CTRL_C}")
     terminal.wait_for_prompt(4)
