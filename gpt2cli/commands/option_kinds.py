@@ -9,11 +9,13 @@ from gpt2cli.errors import UsageError, shorten
 
 
 def option(panel: str, *names: str, help: str, **settings: Any) -> Any:  # noqa: A002
-    """Declare an option of any kind in a panel of --help; `help` says its default.
-
-    One that names a file has `readable=False`: what is wrong with the file is told by who reads it.
-    """
+    """Declare an option of any kind in a panel of --help; `help` says its default."""
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **settings)
+
+
+def input_file(panel: str, *names: str, help: str) -> Any:  # noqa: A002
+    """Declare an option that names a file to read; its faults are told by who reads it."""
+    return option(panel, *names, help=help, metavar="FILE", readable=False)
 
 
 def switch(panel: str, *names: str, help: str, off: str = "") -> Any:  # noqa: A002

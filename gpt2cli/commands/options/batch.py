@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import number, option
+from gpt2cli.commands.option_kinds import input_file, number, option
 from gpt2cli.commands.options.panels import MOST_SLOTS, REPORT, AllowSpecial, Logprobs
 from gpt2cli.errors import UsageError
 
@@ -23,8 +23,8 @@ class BatchInputOptions:
 
     file: Annotated[
         Path | None,
-        option(
-            REPORT, "--file", "-f", metavar="FILE", readable=False,
+        input_file(
+            REPORT, "--file", "-f",
             help="Read from FILE, as by the argument; - is stdin. Default: the argument, or stdin.",
         ),
     ] = None  # fmt: skip

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import number, option, switch, text
+from gpt2cli.commands.option_kinds import input_file, number, option, switch, text
 from gpt2cli.commands.options.panels import REPORT, REPORTING, AllowSpecial, Logprobs, Quiet
 from gpt2cli.errors import UsageError
 
@@ -25,12 +25,10 @@ class PromptOptions:
 
     file: Annotated[
         Path | None,
-        option(
+        input_file(
             REPORT,
             "--file",
             "-f",
-            metavar="FILE",
-            readable=False,
             help="Read the prompt from FILE; - is stdin. Default: the argument, or stdin.",
         ),
     ] = None

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import number, option, pattern, switch, text
+from gpt2cli.commands.option_kinds import input_file, number, option, pattern, switch, text
 from gpt2cli.commands.options.panels import LIMITS
 
 
@@ -81,8 +81,8 @@ class ConstraintOptions:
     ] = None  # fmt: skip
     json_schema: Annotated[
         Path | None,
-        option(
-            LIMITS, "--json-schema", metavar="FILE", readable=False,
+        input_file(
+            LIMITS, "--json-schema",
             help="Complete with JSON on one line that is valid under the schema in FILE. "
             "Default: any text.",
         ),

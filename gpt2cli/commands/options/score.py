@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import number, option
+from gpt2cli.commands.option_kinds import input_file, number, option
 from gpt2cli.commands.options.panels import REPORT, SCORING, AllowSpecial
 
 
@@ -37,8 +37,8 @@ class TextOptions:
 
     file: Annotated[
         list[Path] | None,
-        option(
-            REPORT, "--file", "-f", metavar="FILE", readable=False,
+        input_file(
+            REPORT, "--file", "-f",
             help="Read a text from FILE; repeatable; - is stdin. Default: the argument, or stdin.",
         ),
     ] = None  # fmt: skip

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from gpt2cli.commands.option_kinds import option
+from gpt2cli.commands.option_kinds import input_file, option
 from gpt2cli.commands.options.panels import REPORT, AllowSpecial, Quiet
 from gpt2cli.errors import UsageError
 
@@ -18,8 +18,8 @@ class TokensInputOptions:
     ] = False
     file: Annotated[
         Path | None,
-        option(
-            REPORT, "--file", "-f", metavar="FILE", readable=False,
+        input_file(
+            REPORT, "--file", "-f",
             help="Read from FILE; - is stdin. Default: the arguments, or stdin.",
         ),
     ] = None  # fmt: skip
