@@ -12,9 +12,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 from gpt2cli.doctor.facts import CheckedModel, Cuda, Diagnosis, HubAnswer, Problem, Step
-from gpt2cli.doctor.surroundings import ask_hub, check_models, find_versions, list_places, look_at
+from gpt2cli.doctor.surroundings import PACKAGES, ask_hub, check_models, list_places, look_at
 from gpt2cli.errors import Gpt2Error, UsageError
-from gpt2cli.machine import find_cpu_name
+from gpt2cli.machine import find_cpu_name, find_versions
 from gpt2cli.model_folder import ModelFolder
 from gpt2cli.store import Listener
 from gpt2cli.store.hub import is_offline
@@ -43,7 +43,7 @@ def diagnose(
         UsageError: if `asked` is no device.
     """
     listener.stage("looking at versions and libraries")
-    versions = find_versions()
+    versions = find_versions(PACKAGES)
     engine, broken = _import_engine()
     cuda = _look_at_cuda(engine) if engine is not None else Cuda()
     listener.stage("reading the cached models")

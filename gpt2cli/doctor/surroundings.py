@@ -7,7 +7,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -17,24 +16,13 @@ from gpt2cli.model_folder import read_model_folder
 from gpt2cli.store import list_cached
 from gpt2cli.store.places import cache_folder, state_folder
 
-_PACKAGES: Final = (
+PACKAGES: Final = (
     *("gpt2", "onnxruntime", "onnxruntime-gpu", "onnx", "numpy", "tokenizers"),
     *("huggingface-hub", "llguidance"),
 )
 _HUB: Final = "https://huggingface.co"
 _ASK_SECONDS: Final = 4.0
 _SERVER_FAULTS: Final = 500  # HTTP statuses from here on
-
-
-def find_versions() -> dict[str, str]:
-    """Return the versions of the packages that matter, as far as they are installed."""
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def list_places() -> dict[str, Path]:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Final
 
 import onnxruntime
@@ -11,8 +10,9 @@ import onnxruntime
 from gpt2cli.engine.captured import captured
 from gpt2cli.engine.devices import CUDA_PIP
 from gpt2cli.engine.runtime import ONE_RUNTIME_PIP
+from gpt2cli.machine import find_versions
 
-RUNTIME_PACKAGES: Final = ("onnxruntime", "onnxruntime-gpu")
+_RUNTIMES: Final = ("onnxruntime", "onnxruntime-gpu")
 
 # What preload_dlls() prints, and what a provider's loading logs (onnxruntime-gpu 1.31.1).
 _NOT_PRELOADED: Final = re.compile(r"^Failed to load (?P<name>\S+): (?P<reason>.+)$", re.MULTILINE)
@@ -26,17 +26,6 @@ class MissingLibrary:
 
     name: str
     reason: str
-
-
-def find_runtimes() -> dict[str, str]:
-    """Return the installed packages that are ONNX Runtime, with their versions."""
-    found = {}
-    for name in RUNTIME_PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def list_providers() -> tuple[str, ...]:
@@ -58,7 +47,7 @@ def preload_libraries() -> list[MissingLibrary]:
 
 def explain_no_provider() -> tuple[str, str]:
     """Return reason and advice where this ONNX Runtime has no CUDA."""
-    runtimes = find_runtimes()
+    runtimes = find_versions(_RUNTIMES)
     if len(runtimes) > 1:
         both = " and ".join(f"{name} {version}" for name, version in runtimes.items())
         return f"{both} are both installed, which breaks CUDA", ONE_RUNTIME_PIP

@@ -10,18 +10,19 @@ import pytest
 
 from gpt2cli.doctor.facts import HubAnswer
 from gpt2cli.doctor.surroundings import (
+    PACKAGES,
     ask_hub,
     check_models,
-    find_versions,
     list_places,
     look_at,
 )
+from gpt2cli.machine import find_versions
 from gpt2cli.store.places import cache_folder
 
 
 def test_versions_are_of_what_is_installed() -> None:
     """Ours and ONNX Runtime's among them; what is not installed is left out."""
-    versions = find_versions()
+    versions = find_versions(PACKAGES)
     assert {"gpt2", "onnx", "numpy"} <= versions.keys()
     assert {"onnxruntime", "onnxruntime-gpu"} & versions.keys()
     assert all(versions.values())

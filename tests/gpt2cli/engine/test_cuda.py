@@ -166,7 +166,7 @@ def test_a_runtime_without_cuda_is_told_by_the_packages(
 ) -> None:
     """Two packages share one folder: the one installed last wins."""
     install(providers=("AzureExecutionProvider", "CPUExecutionProvider"))
-    monkeypatch.setattr("gpt2cli.engine.cuda_libraries.find_runtimes", lambda: runtimes)
+    monkeypatch.setattr("gpt2cli.engine.cuda_libraries.find_versions", lambda packages: runtimes)
     with pytest.raises(DeviceError) as caught:
         try_cuda(DEVICE)
     assert str(caught.value) == (
