@@ -33,7 +33,7 @@ _ROOM_SHARE: Final = 4  # at most one part in four of the context is held free f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSettings:
-    """How replies are made. With a seed, a turn's own is that and its number; else a random one.
+    """How replies are made. Without a seed each has a random one.
 
     Raises:
         UsageError: if the seed is out of range.
@@ -94,6 +94,7 @@ class Chat:
         self._sampler = sampler
         self._allow_special = allow_special
         self._kept = KeptSlot()
+        self._seeded: int | None = 0  # the turn that has the seed itself; None: the next one
         self.template = template
         self.conversation = conversation
         self._make_template(conversation)
@@ -114,6 +115,13 @@ class Chat:
         find_biases(sampling, self._tokenizer, vocab_size=size, allow_special=self._allow_special)
         find_bans(sampling, self._tokenizer, vocab_size=size)
         self._settings = settings
+
+    def restart_seed(self) -> None:
+        """Let the next reply have the seed itself, and those after it count up from there.
+
+        Otherwise that is the first turn of the conversation, or an earlier one that came next.
+        """
+        self._seeded = None
 
     @property
     def n_positions(self) -> int:
@@ -241,11 +249,16 @@ class Chat:
             request.prompt, exchange.reply, reason, request.seed, exchange.first, reply_ids=ids
         )
         self.conversation = exchange.before.add(turn)
+        self._seeded = self._seeded_by(request.index)
 
     def _choose_seed(self, number: int) -> int:
         if self._settings.seed is None:
             return draw_seed()
-        return seed_of(self._settings.seed, number)
+        return seed_of(self._settings.seed, number - self._seeded_by(number))
+
+    def _seeded_by(self, number: int) -> int:
+        """Return which turn has the seed itself once the turn of this number is made."""
+        return number if self._seeded is None else min(number, self._seeded)
 
     def _make_template(self, conversation: Conversation) -> Template:
         form = TEMPLATES[self.template]

@@ -93,6 +93,8 @@ def _set(dialogue: "Dialogue", argument: str) -> None:
         changed = dialogue.options.change(name, value)
         dialogue.chat.change_settings(changed.settle()[0])
         dialogue.options = changed
+        if option.field == "seed":
+            dialogue.chat.restart_seed()
     told = f"{option.name} {dialogue.options.describe()[option.name]}"
     dialogue.notes.report(told if value else f"{told}\n{option.help}")
 
@@ -185,7 +187,8 @@ COMMANDS: Final[Mapping[str, ChatCommand]] = {
         _set,
         more="OPTION is one of the command line's, as temperature or max-new-tokens; on and off\n"
         "are the values of a switch, default takes a change back. A repeatable one takes a text\n"
-        'or a JSON array: /set stop ["\\n", "."]. It holds from the next reply on.',
+        'or a JSON array: /set stop ["\\n", "."]. It holds from the next reply on: that one\n'
+        "has the seed that was set, the one after it the next number.",
     ),
     "/show": ChatCommand("/show", "show the model, the names and all settings", _show),
     "/undo": ChatCommand("/undo", "take the last turn back", _undo),
@@ -193,7 +196,8 @@ COMMANDS: Final[Mapping[str, ChatCommand]] = {
         "/regen",
         "draw the last reply anew",
         _regenerate,
-        more="If a seed was set it is the same reply, unless another option has changed.",
+        more="If a seed was set it is the same reply, unless another option has changed.\n"
+        "/set seed with the seed that /stats told of a reply gives that one back.",
     ),
     "/edit": ChatCommand(
         "/edit",

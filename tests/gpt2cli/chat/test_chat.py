@@ -1,12 +1,13 @@
 """Claims about a conversation: a scripted model answers, and its engine counts the work."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
 from gpt2cli.chat import Chat, Conversation, Turn
-from gpt2cli.errors import UsageError
+from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.generation import FinishReason
 from gpt2cli.sampling import SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
@@ -248,15 +249,57 @@ def test_without_a_seed_it_is_another(ascii_tokenizer: Tokenizer) -> None:
 
     assert again.reply != first.reply
     assert again.exchange.request.seed != first.exchange.request.seed
-    chat.change_settings(
-        make_settings(
-            seed=first.exchange.request.seed - 1,
-            sampling=DRAWING,
-            max_new_tokens=20,
-            ignore_eos=True,
-        )
-    )
+    set_seed(chat, first.exchange.request.seed)
     assert answer(chat, chat.ask_again()).reply == first.reply
+
+
+def set_seed(chat: Chat, seed: int) -> None:
+    """Do what /set seed does."""
+    chat.change_settings(replace(chat.settings, seed=seed))
+    chat.restart_seed()
+
+
+def test_the_next_reply_has_the_seed_that_was_set_and_others_count_up(
+    ascii_tokenizer: Tokenizer,
+) -> None:
+    """Whether it is a new one or the last one anew; one that was undone has its seed again."""
+    chat = drawing_chat(ascii_tokenizer, seed=5)
+    say(chat, "a")
+    say(chat, "b")
+    set_seed(chat, 70)
+    answer(chat, chat.ask_again())
+    say(chat, "c")
+    chat.undo()
+    say(chat, "d")
+    assert [turn.seed for turn in chat.conversation.turns] == [5, 70, 71]
+
+    set_seed(chat, 90)
+    say(chat, "e")
+    assert [turn.seed for turn in chat.conversation.turns] == [5, 70, 71, 90]
+
+
+def test_a_message_that_comes_to_nothing_takes_no_seed(ascii_tokenizer: Tokenizer) -> None:
+    """The next reply has it."""
+    chat = drawing_chat(ascii_tokenizer, seed=5)
+    say(chat, "a")
+    set_seed(chat, 70)
+    with pytest.raises(PromptError, match="shorten it"):
+        chat.ask("x" * 600)
+
+    assert answer(chat, chat.ask_again()).exchange.request.seed == 70
+
+
+def test_a_conversation_that_begins_anew_begins_with_the_seed(ascii_tokenizer: Tokenizer) -> None:
+    """As it does from the command line."""
+    chat = drawing_chat(ascii_tokenizer, seed=5)
+    say(chat, "a")
+    set_seed(chat, 70)
+    say(chat, "b")
+    chat.conversation = chat.conversation.forget()
+    say(chat, "c")
+    say(chat, "d")
+
+    assert [turn.seed for turn in chat.conversation.turns] == [70, 71]
 
 
 # Settings

@@ -81,12 +81,22 @@ def test_the_same_script_and_seed_give_the_same_replies(chat: Chat) -> None:
 
 
 def test_a_run_without_a_seed_can_be_had_again_by_its_records(chat: Chat) -> None:
-    """Each turn's own seed, set before it, less its number."""
+    """Each turn's own seed, set before it."""
     first = records(chat(SCRIPT, "--json"))
     lines = SCRIPT.splitlines()
-    script = "\n".join(f"/set seed {r['seed'] - r['index']}\n{lines[r['index']]}" for r in first)
+    script = "\n".join(f"/set seed {r['seed']}\n{lines[r['index']]}" for r in first)
 
     assert records(chat(script, "--json")) == first
+
+
+def test_the_seed_that_was_told_gives_a_reply_back(chat: Chat) -> None:
+    """Set before /regen, though the turn has a number and another seed was tried meanwhile."""
+    script = f"{SCRIPT}/set seed 77\n/regen\n/set seed 7\n/regen\n"
+    *_, told, other, again = records(chat(script, "--seed", "5", "--json"))
+
+    assert [told["seed"], other["seed"], again["seed"]] == [7, 77, 7]
+    assert again == told
+    assert other["completion"] != told["completion"]
 
 
 def test_text_and_records_say_the_same(chat: Chat) -> None:
