@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             full_check=options.check,
             force=options.force,
             report=lambda stage: print(stage, file=sys.stderr),
+            note=lambda text: print(f"note: {text}", file=sys.stderr),
         )
     except ExportError as error:
         print(f"error: {error}", file=sys.stderr)

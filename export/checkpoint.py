@@ -5,7 +5,7 @@ Names are the published ones without the `transformer.` prefix: `wte.weight`,
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
@@ -19,6 +19,7 @@ from export.safetensors_file import SafetensorsFile
 from export.sharded_file import ShardedFile
 from export.tensor_file import Shape, TensorFile, TensorFileError
 from export.torch_file import TorchFile
+from export.weight_names import find_published, list_some
 
 Array = NDArray[np.float32]
 FileType = Callable[[Path, BinaryIO], TensorFile]
@@ -45,6 +46,12 @@ _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 
 _DTYPES: Final = ("F32", "F16", "BF16", "F64")
 _DTYPES_IN_WORDS: Final = f"{', '.join(_DTYPES[:-1])} or {_DTYPES[-1]}"
+# Weights whose number of rows a field of config.json tells.
+_SIZE_FIELDS: Final[Mapping[str, str]] = {
+    "wte.weight": "vocab_size",
+    "lm_head.weight": "vocab_size",
+    "wpe.weight": "n_positions",
+}
 # Causal-mask buffers of older checkpoints; the graph has its own mask.
 _MASK_BUFFER: Final = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
 
@@ -92,11 +99,9 @@ class Checkpoint:
     def __init__(self, folder: Path, file: TensorFile) -> None:
         self._folder = folder
         self._file = file
-        names = list(file.tensors)
-        self._stored_names = {_normalise(name): name for name in names}
-        self._twice = sorted(
-            _normalise(name) for name in names if self._stored_names[_normalise(name)] != name
-        )
+        self._names = find_published(file.tensors)
+        self._stored_names = self._names.stored
+        self.notes: Sequence[str] = self._names.notes  # what the user should know of the names
 
     def read(self, name: str) -> Array:
         """Return one weight as float32, in its published shape.
@@ -120,13 +125,17 @@ class Checkpoint:
         """Return every reason why these weights are not those of `config`; reads all of them."""
         expected = expected_weights(config)
         tied_head = {"lm_head.weight"} if config.tie_word_embeddings else set()
-        faults = [f"{n} is there twice, once as transformer.{n}" for n in self._twice]
-        faults += [f"{n} is missing" for n in expected if n not in self._stored_names]
-        faults += [
-            f"{n} is not a GPT-2 weight"
-            for n in sorted(self._stored_names)
+        faults = list(self._names.faults)
+        missing = [n for n in expected if n not in self._stored_names]
+        if missing:
+            faults.append(f"{list_some(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+        unknown = sorted(
+            stored
+            for n, stored in self._stored_names.items()
             if n not in expected and n not in tied_head and not _MASK_BUFFER.fullmatch(n)
-        ]
+        )
+        if unknown:
+            faults.append(_describe_unknown(unknown))
         for name, shape in expected.items():
             if name in self._stored_names:
                 faults += self._find_tensor_faults(name, shape)
@@ -140,7 +149,7 @@ class Checkpoint:
         if stored.dtype not in _DTYPES:
             faults.append(f"{name}: expected dtype {_DTYPES_IN_WORDS}, found {stored.dtype}")
         if stored.shape != shape:
-            faults.append(f"{name}: expected shape {list(shape)}, found {list(stored.shape)}")
+            faults.append(_describe_shape(name, shape, stored.shape))
         if faults:
             return faults
         try:
@@ -208,5 +217,17 @@ def _describe_missing(folder: Path) -> str:
     return f"{missing}; {others[0]} cannot be converted" if others else missing
 
 
-def _normalise(stored_name: str) -> str:
-    return stored_name.removeprefix("transformer.")
+def _describe_shape(name: str, expected: Shape, found: Shape) -> str:
+    fault = f"{name}: expected shape {list(expected)}, found {list(found)}"
+    if name in _SIZE_FIELDS and found[1:] == expected[1:]:
+        return f"{fault} ({_SIZE_FIELDS[name]} in config.json is {expected[0]})"
+    if found == expected[::-1]:
+        return f"{fault} (transposed, as torch.nn.Linear keeps it; GPT-2's are Conv1D's)"
+    return fault
+
+
+def _describe_unknown(names: Sequence[str]) -> str:
+    fault = "is not a GPT-2 weight" if len(names) == 1 else "are not GPT-2 weights"
+    adapters = any(".lora_" in name for name in names)
+    advice = "; merge the LoRA adapters into the model first" if adapters else ""
+    return f"{list_some(names)} {fault}{advice}"

@@ -25,7 +25,7 @@ from export.check import check_full, check_short
 from export.check_weights import check_weights
 from export.checkpoint import Weights, expected_weights, open_checkpoint
 from export.config import GPT2Config, read_config
-from export.errors import CheckpointError, OutputError
+from export.errors import CheckpointError, OutputError, as_one_line
 from export.graph import GRAPH_VERSION, add_weight, build_graph
 from export.graph_files import CPU_MODEL_FILE, MODEL_FILE, find_graphs, forms_of
 from export.graph_runner import CPU_PROVIDER
@@ -59,11 +59,13 @@ def convert(
     full_check: bool = False,
     force: bool = False,
     report: Report = lambda stage: None,
+    note: Report = lambda text: None,
 ) -> None:
     """Write the model folder `out` from the checkpoint folder `source`.
 
     `origin` is stored as the folder's source (default: the checkpoint's path, sizes and times);
-    `report` is told each stage as it begins. An existing model folder is replaced with `force`.
+    `report` is told each stage as it begins, and `note` what the user should know of the
+    checkpoint, a line each. An existing model folder is replaced with `force`.
 
     Raises:
         CheckpointError: with everything that is wrong with the checkpoint.
@@ -74,6 +76,8 @@ def convert(
     report("reading the checkpoint")
     config, facts = _read_valid(source)
     with open_checkpoint(source) as weights, _written_whole(out, force=force) as folder:
+        if weights.notes:
+            note(as_one_line("; ".join(weights.notes)))
         report("writing the graph and the weights")
         faults = write_model(folder, config, weights, STORAGES[precision])
         if faults:

@@ -24,7 +24,7 @@ class CheckpointError(ExportError):
     """
 
     def __init__(self, folder: Path, faults: Sequence[str]) -> None:
-        self.faults = tuple(_as_one_line(fault) for fault in faults)
+        self.faults = tuple(as_one_line(fault) for fault in faults)
         shown = "; ".join(self.faults[:_FAULTS_SHOWN])
         more = len(self.faults) - _FAULTS_SHOWN
         super().__init__(f"{folder}: {shown}" + (f"; and {more} more faults" if more > 0 else ""))
@@ -38,7 +38,7 @@ class CheckError(ExportError):
     """The written graph does not compute what the checkpoint says."""
 
 
-def _as_one_line(fault: str) -> str:
-    """Return a fault as printable text: names in a checkpoint may hold any character."""
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in fault)
+def as_one_line(text: str) -> str:
+    """Return a fault or note as printable text: names in a checkpoint may hold any character."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return shown if len(shown) <= _FAULT_LENGTH else f"{shown[:_FAULT_LENGTH]}…"

@@ -26,6 +26,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "export.torch_file": ("onnx", "onnxruntime", "export.config", "export.checkpoint"),
     "export.safetensors_file": ("onnx", "onnxruntime", "export.config", "export.checkpoint"),
     "export.sharded_file": ("onnx", "onnxruntime", "export.config", "export.checkpoint"),
+    "export.weight_names": (*_TENSORS, "export"),
     "export.checkpoint": ("onnx", "onnxruntime", "export.graph", "export.reference"),
     "export.tokenizer": (*_TENSORS, "export.graph", "export.reference"),
     "export.graph": ("pathlib", "safetensors", "huggingface_hub", "onnxruntime"),

@@ -75,6 +75,7 @@ def export(
             origin=checkpoint.origin,
             full_check=check,
             force=force,
+            note=notes.note,
             stage=notes.stage,
         )
         notes.note(f"wrote {out}")

@@ -71,7 +71,9 @@ def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report
                 note(f"the exported {key.label} is damaged; exporting it again")
                 shutil.rmtree(folder)
         note(f"exporting {key.label} for its first use (kept in {models})")
-        export_to(checkpoint, folder, precision=key.precision, origin=key.origin, stage=stage)
+        export_to(
+            checkpoint, folder, precision=key.precision, origin=key.origin, note=note, stage=stage
+        )
     return read_model_folder(folder)
 
 
@@ -83,6 +85,7 @@ def export_to(
     origin: Mapping[str, Any] | None = None,
     full_check: bool = False,
     force: bool = False,
+    note: Report = lambda text: None,
     stage: Report = lambda text: None,
 ) -> None:
     """Convert a checkpoint folder to the model folder `out`.
@@ -102,6 +105,7 @@ def export_to(
             full_check=full_check,
             force=force,
             report=stage,
+            note=note,
         )
 
 

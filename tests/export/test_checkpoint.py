@@ -138,7 +138,9 @@ def test_a_misshaped_copy_of_the_tied_head_is_refused(tmp_path: pathlib.Path) ->
     """A head of another vocabulary cannot be the tied one."""
     write(tmp_path, {**make_tensors(_SHAPE), "lm_head.weight": np.ones((6, 4), np.float32)})
     [fault] = find_faults(tmp_path)
-    assert fault == "lm_head.weight: expected shape [5, 4], found [6, 4]"
+    assert fault == (
+        "lm_head.weight: expected shape [5, 4], found [6, 4] (vocab_size in config.json is 5)"
+    )
 
 
 def test_an_untied_head_must_be_there(tmp_path: pathlib.Path) -> None:
@@ -168,14 +170,15 @@ def _spoil(value: float) -> Callable[[dict[str, FloatArray]], None]:
     ("change", "fault"),
     [
         (lambda tensors: tensors.pop("transformer.ln_f.bias"), "ln_f.bias is missing"),
-        (_with("score.weight", np.ones(1, np.float32)), "score.weight is not a GPT-2 weight"),
+        (_with("lm_head.bias", np.ones(5, np.float32)), "lm_head.bias is not a GPT-2 weight"),
         (
             _with("transformer.h.2.ln_1.bias", np.ones(4, np.float32)),
-            "h.2.ln_1.bias is not a GPT-2 weight",
+            "transformer.h.2.ln_1.bias is not a GPT-2 weight",
         ),
         (
             _with("transformer.h.0.attn.c_attn.weight", np.ones((12, 4), np.float32)),
-            "h.0.attn.c_attn.weight: expected shape [4, 12], found [12, 4]",
+            "h.0.attn.c_attn.weight: expected shape [4, 12], found [12, 4] "
+            "(transposed, as torch.nn.Linear keeps it; GPT-2's are Conv1D's)",
         ),
         (
             _with("transformer.ln_f.bias", np.ones((0,), np.float32)),
@@ -185,7 +188,7 @@ def _spoil(value: float) -> Callable[[dict[str, FloatArray]], None]:
         (_spoil(-math.inf), "wte.weight holds NaN or infinity"),
         (
             _with("ln_f.bias", np.ones(4, np.float32)),
-            "ln_f.bias is there twice, once as transformer.ln_f.bias",
+            "ln_f.bias is there twice, as ln_f.bias and as transformer.ln_f.bias",
         ),
     ],
 )
@@ -243,7 +246,7 @@ def test_all_faults_are_told_at_once(tmp_path: pathlib.Path) -> None:
     tensors["transformer.wpe.weight"][0, 0] = math.nan
     file = FakeFile(tensors, {"transformer.wte.weight": "I32"})
     faults = Checkpoint(tmp_path, file).find_faults(read_config(tmp_path))
-    named = ("ln_f.weight", "h.1.ln_2.bias", "extra", "wpe.weight", "wte.weight")
+    named = ("ln_f.weight", "h.1.ln_2.bias", "transformer.extra", "wpe.weight", "wte.weight")
     assert sorted(fault.split()[0].rstrip(":") for fault in faults) == sorted(named)
 
 
@@ -276,7 +279,7 @@ def test_a_damaged_weight_is_a_fault_among_the_others(tmp_path: pathlib.Path) ->
     faults = Checkpoint(tmp_path, FailingFile(TensorFileError("it is damaged"))).find_faults(
         read_config(tmp_path)
     )
-    assert "wte.weight is missing" in faults
+    assert "wte.weight" in faults[0] and faults[0].endswith("more are missing")
     assert faults[-1] == "ln_f.bias cannot be read: it is damaged"
 
 

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from typing import NoReturn
 
+import numpy as np
 import pytest
 
 from export import convert as convert_module
 from export.__main__ import main
 from export.precision import Precision
+from tests.checkpoints import make_tensors, write_checkpoint, write_safetensors
+from tests.export.conversions import SMALLEST_SHAPE
 
 _ROOT = pathlib.Path(__file__).parents[2]
 
@@ -38,6 +41,22 @@ def test_options_reach_the_conversion(
     assert main([str(checkpoint), out, "--precision", "fp32", "--check"]) == 0
     assert "checking all 3 positions" in capsys.readouterr().err
     assert main([str(checkpoint), out, "--force"]) == 0
+
+
+def test_what_was_left_out_is_one_line_on_stderr(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Among the stages; whatever the names hold, it is one printable line."""
+    source = write_checkpoint(tmp_path / "source", SMALLEST_SHAPE)
+    tensors = {f"a\nb.{name}": tensor for name, tensor in make_tensors(SMALLEST_SHAPE).items()}
+    tensors["a\nb.score.weight"] = np.ones(1, np.float32)
+    write_safetensors(source / "model.safetensors", tensors)
+    assert main([str(source), str(tmp_path / "out")]) == 0
+    [told] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert told == (
+        "note: a\\nb. was left off the names of all weights; "
+        "score.* was left out, since the language model has no use for it"
+    )
 
 
 @pytest.mark.parametrize("what", ["source", "out"])

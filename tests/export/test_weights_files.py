@@ -187,7 +187,8 @@ def test_one_weight_under_two_names_in_two_shards_is_told(folder: pathlib.Path) 
     write_safetensors(folder / "extra", extra)
     index["weight_map"]["ln_f.bias"] = "extra"
     write_index(folder, index)
-    assert faults_of(folder) == ["ln_f.bias is there twice, once as transformer.ln_f.bias"]
+    [fault] = faults_of(folder)
+    assert fault.startswith("ln_f.bias is there twice, as ")
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,11 @@
 
 import pathlib
 
+import numpy as np
 import pytest
 
 from gpt2cli.model_folder import read_model_folder
+from tests.checkpoints import CheckpointShape, make_tensors, write_checkpoint, write_safetensors
 from tests.gpt2cli.commands.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
@@ -21,6 +23,27 @@ def test_a_checkpoint_becomes_a_model_folder_and_is_told(
     assert result.stderr == f"gpt2: wrote {out}\n"
     assert read_model_folder(out).shape.n_positions == 33
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("command", ["export", "generate"])
+def test_weights_that_are_left_out_are_told_in_one_line(
+    tmp_path: pathlib.Path, command: str
+) -> None:
+    """Where a checkpoint is converted, and where one is on its first use."""
+    shape = CheckpointShape(n_layer=1, n_head=1, n_embd=8, n_positions=8, vocab_size=257)
+    source = write_checkpoint(tmp_path / "source", shape)
+    tensors = {**make_tensors(shape), "v_head.summary.bias": np.ones(1, np.float32)}
+    write_safetensors(source / "model.safetensors", tensors)
+
+    if command == "export":
+        result = invoke("export", source, tmp_path / "out")
+    else:
+        result = invoke("generate", "-m", source, "a", "-n", "1")
+
+    assert result.exit_code == 0
+    assert [line for line in result.stderr.splitlines() if "v_head" in line] == [
+        "gpt2: v_head.* was left out, since the language model has no use for it"
+    ]
 
 
 @pytest.mark.parametrize("precision", ["fp16", "int8", "int4"])
