@@ -2,6 +2,8 @@
 
 import os
 
-# From 1.29 on ONNX Runtime's packages tell Microsoft what they run, and keep a database for it,
-# unless this stands in the environment before they are imported.
+# Before they are imported: from 1.29 on ONNX Runtime's packages tell Microsoft what they run, and
+# keep a database for it; huggingface_hub asks its hub which agents there are, and names the one it
+# runs under in every request.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

@@ -32,7 +32,9 @@ class HubServer:
     repositories: dict[str, Path]
     commit: str = COMMIT
     requests: list[str] = field(default_factory=list)
+    agents: list[str] = field(default_factory=list)  # the User-Agent of each request
     refusal: tuple[int, str] | None = None  # an HTTP status and X-Error-Code for every request
+    page: bytes | None = None  # of HTML, with which every request is answered
     missing: set[str] = field(default_factory=set)  # names that are listed but answered by 404
     cut_after: int | None = None  # bytes of a large file after which the connection is closed
     piece_seconds: float = 0.0  # how long each piece of a large file takes
@@ -55,15 +57,17 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, with_body: bool) -> None:
         path = unquote(urlsplit(self.path).path)
         self.hub.requests.append(f"{self.command} {path}")
+        self.hub.agents.append(self.headers.get("User-Agent", ""))
         time.sleep(self.hub.answer_seconds)
         if self.hub.refusal is not None:
             self._refuse(*self.hub.refusal)
             return
+        if self.hub.page is not None:
+            self._send(200, self.hub.page, {"Content-Type": "text/html"}, with_body)
+            return
         for repo, folder in self.hub.repositories.items():
             if re.fullmatch(rf"/api/models/{repo}/revision/.+", path):
                 self._send_json(self._describe(repo, folder), with_body)
-            elif path.startswith(f"/api/models/{repo}/tree/"):
-                self._send_json(self._list_tree(folder), with_body)
             elif path.startswith(f"/{repo}/resolve/"):
                 self._resolve(folder / path.rpartition("/")[2], with_body)
             elif path.startswith(f"/cdn/{repo}/"):
@@ -74,14 +78,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._refuse(404, "RepoNotFound")
 
     def _describe(self, repo: str, folder: Path) -> dict[str, object]:
-        files = sorted(p.name for p in folder.iterdir())
-        return {"id": repo, "sha": self.hub.commit, "siblings": [{"rfilename": n} for n in files]}
-
-    def _list_tree(self, folder: Path) -> list[dict[str, object]]:
-        return [
-            {"type": "file", "path": p.name, "size": p.stat().st_size, "oid": _git_oid(p)}
+        siblings = [
+            {"rfilename": p.name, "size": p.stat().st_size, "blobId": _git_oid(p), "lfs": _lfs(p)}
             for p in sorted(folder.iterdir())
         ]
+        return {"id": repo, "sha": self.hub.commit, "siblings": siblings}
 
     def _resolve(self, path: Path, with_body: bool) -> None:
         if path.name in self.hub.missing or not path.is_file():
@@ -162,6 +163,12 @@ def serve_hub(repositories: dict[str, Path]) -> Iterator[HubServer]:
 
 def _etag(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _lfs(path: Path) -> dict[str, object] | None:
+    if path.suffix not in _LARGE:
+        return None
+    return {"sha256": _etag(path), "size": path.stat().st_size, "pointerSize": 134}
 
 
 def _git_oid(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +13,7 @@ from gpt2cli.doctor.facts import CheckedModel, HubAnswer, Place
 from gpt2cli.errors import Gpt2Error
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.store import list_cached
+from gpt2cli.store.answers import answer_within
 from gpt2cli.store.places import cache_folder, state_folder
 
 PACKAGES: Final = (
@@ -68,26 +68,13 @@ def ask_hub(*, offline: bool, ask: Callable[[str], None] | None = None) -> HubAn
     endpoint = os.environ.get("HF_ENDPOINT", _HUB).rstrip("/")
     if offline:
         return HubAnswer(endpoint, None)
-    failures: list[str] = []
     started = time.monotonic()
-
-    def ask_once() -> None:
-        try:
-            (ask or _ask)(endpoint)
-        except Exception as error:  # a proxy's, a name server's, TLS's
-            reason = getattr(error, "reason", error)
-            failures.append(
-                getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-            )
-
-    # A name server that is silent knows no time-out of ours: hence a thread that is left behind.
-    thread = threading.Thread(target=ask_once, daemon=True)
-    thread.start()
-    thread.join(_ASK_SECONDS)
-    if thread.is_alive():
-        return HubAnswer(endpoint, False, reason=f"no answer within {_ASK_SECONDS:.0f} s")
-    if failures:
-        return HubAnswer(endpoint, False, reason=failures[0])
+    try:
+        answer_within(_ASK_SECONDS, lambda: (ask or _ask)(endpoint))
+    except Exception as error:  # a proxy's, a name server's, TLS's
+        reason = getattr(error, "reason", error)
+        told = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        return HubAnswer(endpoint, False, reason=told)
     return HubAnswer(endpoint, True, time.monotonic() - started)
 
 

@@ -1,45 +1,30 @@
-"""Downloads checkpoints from the Hugging Face hub; the only module that knows huggingface_hub.
+"""Downloads checkpoints from the Hugging Face hub; only it and `hub_errors` know huggingface_hub.
 
 A checkpoint in the hub's own cache is used without asking the network.
 """
 
-import errno
-import json
 import logging
 import os
-import re
-from collections.abc import Iterator, Set
-from contextlib import contextmanager
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from gpt2cli.errors import HubError
+from gpt2cli.errors import HubError, OutputError
+from gpt2cli.store.answers import answer_within
+from gpt2cli.store.hub_errors import translate
+from gpt2cli.store.hub_files import HubFile, choose_files, find_missing
+from gpt2cli.whole_file import replacing
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import ModelInfo
 
 DEFAULT_REVISION: Final = "main"
 
-# What a conversion reads beside the weights; everything else in a repository is left there.
-_DESCRIPTIONS: Final = (
-    "config.json",
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "vocab.json",
-    "merges.txt",
-    "added_tokens.json",
-)
-# The forms of weights, the preferred one first: a single file, or an index and its shards.
-WEIGHTS: Final = (
-    ("model.safetensors", None),
-    ("model.safetensors.index.json", re.compile(r"model-\d+-of-\d+\.safetensors")),
-    ("pytorch_model.bin", None),
-    ("pytorch_model.bin.index.json", re.compile(r"pytorch_model-\d+-of-\d+\.bin")),
-)
-# The forms of tokenizers: all files of one.
-_TOKENIZERS: Final = (("tokenizer.json",), ("vocab.json", "merges.txt"))
-_ASK_SECONDS: Final = 4.0
-_ERROR_NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
+_SILENCE_SECONDS: Final = 4.0  # of the hub, in its answer to the first question
+_ANSWER_SECONDS: Final = 10.0  # all of that answer, with the name server's
+_OFFLINE_VARIABLES: Final = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +42,13 @@ class Hub:
     endpoint: str | None = None
     cache: Path | None = None
 
-    def find_downloaded(self, repo: str, revision: str) -> Snapshot | None:
-        """Return the checkpoint from the hub's cache if all of it is there; asks no network."""
+    def find_downloaded(self, repo: str, revision: str, *, weights: bool = True) -> Snapshot | None:
+        """Return the checkpoint from the hub's cache if all of it is there; asks no network.
+
+        `weights`: whether those are needed, or the files that describe it are all.
+        """
         folder = self._find_folder(repo, revision)
-        if folder is None or _find_missing(folder):
+        if folder is None or find_missing(folder, weights=weights):
             return None
         return Snapshot(folder, folder.name)
 
@@ -69,7 +57,8 @@ class Hub:
         folder = self._find_folder(repo, revision)
         if folder is None:
             return f"{repo} is not on this machine"
-        return f"the download of {repo} is incomplete: missing {', '.join(_find_missing(folder))}"
+        missing = ", ".join(find_missing(folder, weights=True))
+        return f"the download of {repo} is incomplete: missing {missing}"
 
     def _find_folder(self, repo: str, revision: str) -> Path | None:
         from huggingface_hub import errors, snapshot_download
@@ -86,113 +75,113 @@ class Hub:
             return None
         return Path(found)
 
-    def download(self, repo: str, revision: str, *, progress: bool) -> Snapshot:
-        """Download a checkpoint; `progress` shows huggingface_hub's bar on stderr.
+    def download(
+        self, repo: str, revision: str, *, progress: bool, weights: bool = True
+    ) -> Snapshot:
+        """Download what lacks of a checkpoint, and what is there but not as the hub lists it.
+
+        `progress` shows huggingface_hub's bar on stderr.
 
         Raises:
             HubError: if the hub cannot be reached or does not give it.
         """
-        with _translated(repo, revision):
-            from huggingface_hub import HfApi, snapshot_download
-            from huggingface_hub.utils.tqdm import disable_progress_bars
+        from huggingface_hub.utils.tqdm import disable_progress_bars
 
-            # Its warnings of retries and missing logins are told as errors below, or not at all.
-            logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-            if not progress:
-                disable_progress_bars()
-            # Asked first and once: it answers fast without a network, and names the files.
-            api = HfApi(endpoint=self.endpoint)
-            info = api.model_info(repo, revision=revision, timeout=_ASK_SECONDS)
-            files = _choose_files(repo, {sibling.rfilename for sibling in info.siblings or ()})
-            # By its own name, not by its commit: so the hub's cache knows it by that name offline.
-            found = snapshot_download(
-                repo,
-                revision=revision,
-                cache_dir=self.cache,
-                endpoint=self.endpoint,
-                allow_patterns=files,
-            )
-        folder = Path(found)
+        # Its warnings of retries and missing logins are told as errors, or not at all.
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+        try:
+            info = answer_within(_ANSWER_SECONDS, lambda: self._ask(repo, revision))
+            listed = {file.name: file for file in _list_files(info)}
+            descriptions, large = choose_files(repo, listed, weights=weights)
+            disable_progress_bars()
+            paths = [self._fetch(repo, info.sha, file) for file in descriptions]
+            if progress:
+                _show_progress()
+            for file in large:
+                self._fetch(repo, info.sha, file)
+        except HubError:
+            raise
+        except Exception as error:  # the HTTP library's own errors share no base with the hub's
+            raise translate(repo, revision, error) from error
+        folder = paths[0].parent
+        _remember(folder, revision)
         return Snapshot(folder, folder.name)
+
+    def _ask(self, repo: str, revision: str) -> "ModelInfo":
+        """Ask once, for the commit and all files of it: this fails fast without a network."""
+        from huggingface_hub import HfApi
+
+        return HfApi(endpoint=self.endpoint).model_info(
+            repo, revision=revision, files_metadata=True, timeout=_SILENCE_SECONDS
+        )
+
+    def _fetch(self, repo: str, commit: str | None, file: HubFile) -> Path:
+        """Return a file that is what the hub lists.
+
+        Not by `snapshot_download` (2.4.0): it downloads on threads, which Ctrl-C does not end.
+        """
+        from huggingface_hub import hf_hub_download
+
+        def fetch(*, anew: bool) -> Path:
+            return Path(
+                hf_hub_download(
+                    repo,
+                    file.name,
+                    revision=commit,
+                    cache_dir=self.cache,
+                    endpoint=self.endpoint,
+                    force_download=anew,
+                )
+            )
+
+        path = fetch(anew=False)
+        if not file.is_whole(path):
+            path = fetch(anew=True)
+            if not file.is_whole(path):
+                reason = f"{file.name} of {repo} did not arrive as the hub lists it"
+                raise HubError(reason, "try later")
+        return path
 
 
 def is_offline() -> bool:
     """Tell whether the user's environment forbids the network, as huggingface_hub reads it."""
-    said = os.environ.get("HF_HUB_OFFLINE") or os.environ.get("TRANSFORMERS_OFFLINE") or ""
-    return said.upper() in {"1", "ON", "YES", "TRUE"}
+    return find_offline_variable() is not None
 
 
-def _choose_files(repo: str, listed: Set[str]) -> list[str]:
-    """Return the files that a conversion reads of those in a repository.
+def find_offline_variable() -> str | None:
+    """Return the variable that forbids the network; None if none does."""
+    name = next((name for name in _OFFLINE_VARIABLES if os.environ.get(name)), "")
+    return name if os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} else None
 
-    Raises:
-        HubError: if it cannot be converted for want of one.
+
+def _list_files(info: "ModelInfo") -> list[HubFile]:
+    return [
+        HubFile(
+            file.rfilename,
+            size=file.size,
+            sha256=file.lfs.sha256 if file.lfs is not None else None,
+            blob_id=file.blob_id if file.lfs is None else None,
+        )
+        for file in info.siblings or ()
+    ]
+
+
+def _show_progress() -> None:
+    from huggingface_hub.utils.tqdm import enable_progress_bars
+
+    with warnings.catch_warnings(action="ignore"):  # the user's environment may forbid them
+        enable_progress_bars()
+
+
+def _remember(folder: Path, revision: str) -> None:
+    """Let the hub's cache know a snapshot by its branch or tag, as huggingface_hub does.
+
+    At the end: until all of it is there, the name means what it meant before.
     """
-    descriptions = [name for name in _DESCRIPTIONS if name in listed]
-    form = next(((name, shard) for name, shard in WEIGHTS if name in listed), None)
-    if "config.json" not in listed or form is None:
-        lacking = "config.json" if "config.json" not in listed else "model.safetensors"
-        raise HubError(f"{repo} has no {lacking}", "expected a GPT-2 checkpoint")
-    name, shard = form
-    shards = [other for other in sorted(listed) if shard is not None and shard.fullmatch(other)]
-    return [*descriptions, name, *shards]
-
-
-def _find_missing(folder: Path) -> list[str]:
-    """Return what a snapshot lacks to be converted; a download may have been cut at any file."""
-    if not (folder / "config.json").exists():
-        return ["config.json"]
-    if not any(all((folder / name).exists() for name in form) for form in _TOKENIZERS):
-        return ["tokenizer.json"]
-    for name, shard in WEIGHTS:
-        if (folder / name).exists():
-            return _find_missing_shards(folder / name) if shard is not None else []
-    return ["model.safetensors"]
-
-
-def _find_missing_shards(index: Path) -> list[str]:
-    try:
-        shards = set(json.loads(index.read_bytes())["weight_map"].values())
-        return sorted(str(shard) for shard in shards if not (index.parent / shard).exists())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return [index.name]
-
-
-@contextmanager
-def _translated(repo: str, revision: str) -> Iterator[None]:
-    """Turn what huggingface_hub and its HTTP library raise into one line."""
-    from huggingface_hub import errors
-
-    try:
-        yield
-    except HubError:
-        raise
-    except errors.GatedRepoError as error:
-        advice = "accept its terms on the hub, then set HF_TOKEN to your token"
-        raise HubError(f"{repo} is gated", advice) from error
-    except errors.RepositoryNotFoundError as error:
-        reason = f"the hub has no model {repo}, or it is private"
-        raise HubError(reason, "check the name, or set HF_TOKEN") from error
-    except errors.RevisionNotFoundError as error:
-        reason = f"{repo} has no revision {revision}"
-        raise HubError(reason, "leave out --revision for main") from error
-    except errors.RemoteEntryNotFoundError as error:
-        name = str(error.response.url).rpartition("/")[2]
-        reason = f"the hub lists {name} in {repo} but does not give it"
-        raise HubError(reason, "try later") from error
-    except errors.HfHubHTTPError as error:
-        status = getattr(getattr(error, "response", None), "status_code", "an error")
-        advice = "set HF_TOKEN to a token that may read it" if status in (401, 403) else "try later"
-        raise HubError(f"the hub answered {status} for {repo}", advice) from error
-    except Exception as error:  # the HTTP library's own errors share no base with the hub's
-        raise _translate_failure(repo, error) from error
-
-
-def _translate_failure(repo: str, error: Exception) -> HubError:
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        reason = f"{repo} could not be downloaded: the disk is full"
-        return HubError(reason, "make room, or set HF_HOME to another place")
-    lines = str(error).strip().splitlines()
-    words = _ERROR_NUMBER.sub("", lines[0]).rstrip(".") if lines else type(error).__name__
-    reason = f"{repo} could not be downloaded ({words})"
-    return HubError(reason, "check the connection, or name a folder with --model")
+    if revision == folder.name:
+        return
+    reference = folder.parents[1] / "refs" / revision
+    with suppress(OSError, OutputError):
+        reference.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(reference) as file:
+            file.write(folder.name.encode())

@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from export.checkpoint import WEIGHTS_FILES
-from gpt2cli.store.hub import WEIGHTS
+from gpt2cli.store.hub_files import WEIGHTS
 from tests.checkpoints import CheckpointShape
 from tests.hub_server import COMMIT, OTHER_COMMIT, HubServer, serve_hub
 from tests.model_folders import ModelFolders

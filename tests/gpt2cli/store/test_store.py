@@ -5,13 +5,13 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from export.precision import Precision
 from gpt2cli.errors import HubError, ModelError, UsageError
-from gpt2cli.store import ANY, Hub, find_checkpoint, find_model
+from gpt2cli.store import ANY, Hub, find_checkpoint, find_model, pull_model
 from gpt2cli.store.default import DefaultMemory, describe_way, recall_default, remember_default
 from gpt2cli.store.store import STARTER_FOLDER
 from tests.checkpoints import CheckpointShape
@@ -110,6 +110,7 @@ def test_the_environment_can_forbid_the_network(
         (403, "GatedRepo", "HF_TOKEN"),
         (404, "RepoNotFound", "check the name"),
         (404, "RevisionNotFound", "leave out --revision"),
+        (429, "", "wait some minutes"),
         (500, "", "try later"),
     ],
 )
@@ -122,6 +123,75 @@ def test_a_refusal_of_the_hub_is_one_line_that_says_what_to_do(
     with pytest.raises(HubError, match=told_to_do) as caught:
         find_model("gpt2", listener=told, hub=hub)
     assert "\n" not in str(caught.value)
+
+
+def test_what_answers_in_the_hubs_place_is_one_line_that_says_so(
+    hub: Hub, server: HubServer, told: Told
+) -> None:
+    """As the login page of a guest network: 200, and HTML."""
+    server.page = b"<html>Welcome!</html>"
+
+    with pytest.raises(HubError, match=r"is not the hub; check HF_ENDPOINT") as caught:
+        find_model("gpt2", listener=told, hub=hub)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hub_cache_that_cannot_be_written_is_one_line_that_says_what_to_set(
+    server: HubServer, told: Told, home: pathlib.Path
+) -> None:
+    """A file where its folder should be; nothing else is tried in its place."""
+    (home / "file").touch()
+
+    with pytest.raises(HubError, match="set HF_HOME") as caught:
+        find_model("gpt2", listener=told, hub=Hub(server.address, home / "file" / "hub"))
+    assert "\n" not in str(caught.value)
+
+
+def _cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def _empty(content: bytes) -> bytes:
+    return b""
+
+
+def _flip_a_bit(content: bytes) -> bytes:
+    return content[:-1] + bytes([content[-1] ^ 1])
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+@pytest.mark.parametrize("damage", [_cut, _empty, _flip_a_bit])
+def test_pull_mends_a_download_that_was_damaged(
+    hub: Hub, server: HubServer, told: Told, home: pathlib.Path,
+    damage: Callable[[bytes], bytes], name: str,
+) -> None:  # fmt: skip
+    """What is not as the hub lists it is fetched anew, and nothing else is."""
+    hub.download(_DEFAULT, "main", progress=False)
+    [file] = (home / "hub").glob(f"*/snapshots/*/{name}")
+    whole = file.read_bytes()
+    file.resolve().write_bytes(damage(whole))
+    server.requests.clear()
+
+    assert pull_model("gpt2", listener=told, hub=hub).revision == COMMIT
+
+    assert file.read_bytes() == whole
+    assert {r.rpartition("/")[2] for r in server.requests} == {"main", name}
+
+
+def test_a_file_that_never_comes_as_the_hub_lists_it_is_told(
+    hub: Hub, server: HubServer, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is fetched once more, and then refused by its name."""
+    monkeypatch.setattr("tests.hub_server._lfs", lambda path: _describe_another(path))
+
+    with pytest.raises(HubError, match=r"model\.safetensors of .* as the hub lists it"):
+        find_model("gpt2", listener=told, hub=hub)
+
+
+def _describe_another(path: pathlib.Path) -> dict[str, object] | None:
+    if path.suffix != ".safetensors":
+        return None
+    return {"sha256": hashlib.sha256(b"").hexdigest(), "size": 0, "pointerSize": 134}
 
 
 def test_a_repository_without_weights_is_refused_by_the_file_that_lacks(

@@ -1,0 +1,100 @@
+"""A checkpoint's files on the hub: which are needed, which lack, and which are whole."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpt2cli.errors import HubError
+
+# What a conversion reads beside the weights; everything else in a repository is left there.
+_DESCRIPTIONS: Final = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+)
+# The forms of weights, the preferred one first: a single file, or an index and its shards.
+WEIGHTS: Final = (
+    ("model.safetensors", None),
+    ("model.safetensors.index.json", re.compile(r"model-\d+-of-\d+\.safetensors")),
+    ("pytorch_model.bin", None),
+    ("pytorch_model.bin.index.json", re.compile(r"pytorch_model-\d+-of-\d+\.bin")),
+)
+# The forms of tokenizers: all files of one.
+_TOKENIZERS: Final = (("tokenizer.json",), ("vocab.json", "merges.txt"))
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file as the hub lists it; None is what it does not say."""
+
+    name: str
+    size: int | None = None  # bytes
+    sha256: str | None = None  # of a large file
+    blob_id: str | None = None  # of a small file: its git object's name
+
+    def is_whole(self, path: Path) -> bool:
+        """Tell whether `path` holds what the hub lists; reads all of it."""
+        try:
+            size = path.stat().st_size
+            if self.size not in (None, size):
+                return False
+            with path.open("rb") as file:
+                if self.sha256 is not None:
+                    return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+                if self.blob_id is not None:
+                    blob = b"blob %d\0%b" % (size, file.read())
+                    return hashlib.sha1(blob, usedforsecurity=False).hexdigest() == self.blob_id
+        except OSError:
+            return False
+        return True
+
+
+def choose_files(
+    repo: str, listed: Mapping[str, HubFile], *, weights: bool
+) -> tuple[list[HubFile], list[HubFile]]:
+    """Return the descriptions and the weights that a conversion reads of those in a repository.
+
+    Raises:
+        HubError: if it cannot be converted for want of one.
+    """
+    descriptions = [listed[name] for name in _DESCRIPTIONS if name in listed]
+    form = next(((name, shard) for name, shard in WEIGHTS if name in listed), None)
+    if "config.json" not in listed or form is None:
+        lacking = "config.json" if "config.json" not in listed else "model.safetensors"
+        raise HubError(f"{repo} has no {lacking}", "expected a GPT-2 checkpoint")
+    if not weights:
+        return descriptions, []
+    name, shard = form
+    shards = [other for other in sorted(listed) if shard is not None and shard.fullmatch(other)]
+    return descriptions, [listed[name] for name in (name, *shards)]
+
+
+def find_missing(folder: Path, *, weights: bool) -> list[str]:
+    """Return what a snapshot lacks to be converted; a download may have been cut at any file."""
+    if not (folder / "config.json").exists():
+        return ["config.json"]
+    if not any(all((folder / name).exists() for name in form) for form in _TOKENIZERS):
+        return ["tokenizer.json"]
+    if not weights:
+        return []
+    for name, shard in WEIGHTS:
+        if (folder / name).exists():
+            return _find_missing_shards(folder / name) if shard is not None else []
+    return ["model.safetensors"]
+
+
+def _find_missing_shards(index: Path) -> list[str]:
+    try:
+        shards = set(json.loads(index.read_bytes())["weight_map"].values())
+        return sorted(str(shard) for shard in shards if not (index.parent / shard).exists())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return [index.name]
