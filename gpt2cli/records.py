@@ -28,6 +28,7 @@ def make_record(
         "finish_reason": finish.reason.value,
         "stop_sequence": finish.stop_sequence,
         "prompt_tokens": finish.prompt_tokens,
+        **_describe_cut(finish),
         "completion_tokens": finish.completion_tokens,
         "sample": sample,
         "seed": request.seed,
@@ -70,6 +71,12 @@ def format_record(record: dict[str, Any]) -> str:
 def _identify(identity: object) -> dict[str, Any]:
     """Return the user's own "id" where there is one."""
     return {} if identity is None else {"id": identity}
+
+
+def _describe_cut(finish: Finish) -> dict[str, int]:
+    """Return how many of the prompt's tokens the model did not see, if that is so."""
+    cut = finish.truncated_prompt_tokens
+    return {"truncated_prompt_tokens": cut} if cut else {}
 
 
 def _describe_logprobs(finish: Finish, tokenizer: Tokenizer) -> dict[str, Any]:

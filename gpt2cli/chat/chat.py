@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gpt2cli.chat.context import build_history, fit, ids_that_spell
+from gpt2cli.chat.context import Room, cut, fit, ids_that_spell, see
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.chat.templates import TEMPLATES, Template
 from gpt2cli.errors import UsageError
@@ -55,6 +55,7 @@ class Exchange:
     prepared: PreparedRequest
     before: Conversation  # without this message
     first: int  # the number of the oldest turn that its prompt has
+    seen_ids: Sequence[int]  # of the prompt, what the model sees
     counts: Counts = field(default_factory=Counts)
     finish: Finish | None = None
     reply: str = ""
@@ -130,9 +131,8 @@ class Chat:
 
     def context(self) -> tuple[str, int]:
         """Return the text that the model sees before the next message, and its number of tokens."""
-        conversation = self.conversation
-        seen = conversation.turns[conversation.first :]
-        ids = build_history(seen, self._make_template(conversation))
+        template = self._make_template(self.conversation)
+        ids = see(self.conversation, template, self._make_room())
         return self._tokenizer.show(ids), len(ids)
 
     def ask(self, message: str) -> Exchange:
@@ -218,31 +218,39 @@ class Chat:
             index=len(conversation.turns),
             allow_special=self._allow_special,
         )
-        n_positions, room = self.n_positions, self._choose_room()
-        first, ids = fit(conversation, message, template, n_positions=n_positions, room=room)
-        prepared = prepare(request, self._tokenizer, self._engine.shape, prompt_ids=ids)
-        return Exchange(prepared, conversation, first)
+        first, ids = fit(conversation, message, template, self._make_room())
+        prepared = prepare(
+            request,
+            self._tokenizer,
+            self._engine.shape,
+            prompt_ids=ids,
+            kept_tokens=len(template.begin()),
+        )
+        seen_ids = cut(ids, template, self._make_room())
+        return Exchange(prepared, conversation, first, seen_ids)
 
-    def _choose_room(self) -> int:
+    def _make_room(self) -> Room:
         """Return how many tokens are to be free for a reply: all of them, where less is refused."""
         limits = self._settings.generation
-        if limits.overflow is Overflow.ERROR:
-            return limits.max_new_tokens
-        return min(limits.max_new_tokens, self.n_positions // _ROOM_SHARE)
+        free = limits.max_new_tokens
+        if limits.overflow is not Overflow.ERROR:
+            free = min(free, self.n_positions // _ROOM_SHARE)
+        return Room(self.n_positions, free, slides=limits.overflow is Overflow.SLIDE)
 
     def _cut_short(self, exchange: Exchange) -> Finish:
         """Return the finish of a reply that was closed in its midst."""
-        prompt_ids = exchange.prepared.prompt_ids
+        prompt_tokens, seen_ids = len(exchange.prepared.prompt_ids), exchange.seen_ids
         return Finish(
             reason=FinishReason.INTERRUPTED,
             stop_sequence=None,
-            prompt_tokens=len(prompt_ids),
-            completion_tokens=len(self._kept.completion_of(prompt_ids) or ()),
+            prompt_tokens=prompt_tokens,
+            completion_tokens=len(self._kept.completion_of(seen_ids) or ()),
+            truncated_prompt_tokens=prompt_tokens - len(seen_ids),
         )
 
     def _add_turn(self, exchange: Exchange, text: str) -> None:
         assert exchange.finish is not None
-        drawn = self._kept.completion_of(exchange.prepared.prompt_ids)
+        drawn = self._kept.completion_of(exchange.seen_ids)
         ids = None if drawn is None else ids_that_spell(text, drawn, self._tokenizer)
         request, reason = exchange.request, exchange.finish.reason
         turn = Turn(

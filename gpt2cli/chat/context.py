@@ -1,11 +1,23 @@
 """What the model sees of a conversation: ids, and how many old turns must go for them to fit."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.chat.templates import Template
+from gpt2cli.errors import PromptError
+from gpt2cli.generation import slide
 from gpt2cli.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many tokens the model can see, and how many of them are to be free for the reply."""
+
+    n_positions: int
+    free: int
+    slides: bool = False  # whether a prompt that is too long keeps its end
 
 
 def build_history(turns: Sequence[Turn], template: Template) -> list[int]:
@@ -17,26 +29,63 @@ def build_history(turns: Sequence[Turn], template: Template) -> list[int]:
 
 
 def fit(
-    conversation: Conversation, message: str, template: Template, *, n_positions: int, room: int
+    conversation: Conversation, message: str, template: Template, room: Room
 ) -> tuple[int, list[int]]:
     """Return the prompt for a message, and the number of the oldest turn in it.
 
-    If it leaves less than `room` tokens for the reply, the oldest turns go until those that stay
-    take half of the place that there is for turns: what is left must be prefilled again, which
-    should not happen at every turn. The message stays, whether it fits or not.
+    If it leaves too little room for the reply, the oldest turns go until those that stay take half
+    of the place that there is for turns: what is left must be prefilled again, which should not
+    happen at every turn. The message stays, whether it fits or not. Where ids slide the last turn
+    stays too, if the model then still sees all of the message.
+
+    Raises:
+        PromptError: if the system text alone is too long.
     """
+    _check_system(template, room)
     first = conversation.first
     seen = conversation.turns[first:]
     ids = _build_prompt(seen, message, template)
-    if len(ids) > n_positions - room:
+    most = room.n_positions - room.free
+    if len(ids) > most:
         sizes = [len(_build_turn(turn, template, first=False)) for turn in seen]
-        place = max(0, n_positions - room - (len(ids) - sum(sizes)))
+        place = max(0, most - (len(ids) - sum(sizes)))
         excess = sum(sizes) - place // 2
         freed = enumerate(accumulate(sizes), start=1)
         going = next((number for number, size in freed if size >= excess), len(seen))
+        asked = template.ask(message, first=False)
+        if seen and room.slides and len(asked) <= (room.n_positions - len(template.begin())) // 2:
+            going = min(going, len(seen) - 1)
         first += going
         ids = _build_prompt(seen[going:], message, template)
     return first, ids
+
+
+def see(conversation: Conversation, template: Template, room: Room) -> list[int]:
+    """Return the ids that the model sees before the next message, if that is a short one."""
+    system = template.begin()
+    try:
+        first, ids = fit(conversation, "", template, room)
+    except PromptError:  # it will see nothing before the system text is a shorter one
+        return system[: room.n_positions]
+    asked = len(template.ask("", first=first == len(conversation.turns)))
+    ids = cut(ids, template, room)
+    return ids[: max(len(system), len(ids) - asked)]
+
+
+def cut(ids: list[int], template: Template, room: Room) -> list[int]:
+    """Return what the model sees of a prompt: all of it, or the system text and the end."""
+    if not room.slides or len(ids) < room.n_positions:
+        return ids
+    return slide(ids, limit=room.n_positions, kept=len(template.begin()))
+
+
+def _check_system(template: Template, room: Room) -> None:
+    system = len(template.begin())
+    if system + len(template.ask("", first=True)) > room.n_positions:
+        raise PromptError(
+            f"the system text has {system} tokens, which leaves no room for a message in the "
+            f"model's {room.n_positions}: shorten it"
+        )
 
 
 def _build_turn(turn: Turn, template: Template, *, first: bool) -> list[int]:

@@ -13,7 +13,7 @@ from gpt2cli.terminal.chat_input import ChatInput
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag, ctrl_c_held_back
 from gpt2cli.terminal.notes import Notes, end_line, write_error
 from gpt2cli.terminal.replies import ReplyView
-from gpt2cli.terminal.statistics import describe_run
+from gpt2cli.terminal.statistics import describe_cut, describe_run
 
 
 @dataclass(slots=True, kw_only=True)
@@ -132,6 +132,8 @@ class Dialogue:
             return  # interrupted before anything was made: there is no turn
         self.last = exchange
         self.save_session()
+        for line in describe_cut(exchange.finish, self.chat.n_positions):
+            self.notes.note(line)
         if self.source.on_terminal and exchange.finish.reason is FinishReason.LENGTH:
             limit = exchange.request.generation.max_new_tokens
             self._tell_once(f"stopped after {limit} tokens; /set max-new-tokens N changes that")

@@ -110,12 +110,13 @@ def _stream(
     from gpt2cli.generation import FinishReason
     from gpt2cli.loading import note_fewer_slots
     from gpt2cli.terminal.interrupt import ctrl_c_as_flag
-    from gpt2cli.terminal.statistics import process_seconds
+    from gpt2cli.terminal.statistics import describe_cut, process_seconds
 
     engine = ready.model.engine
     slots = engine.max_slots
     first_token_seconds = None
     at_limit = False
+    cuts: list[str] = []
     with ctrl_c_as_flag() as interrupted:
         try:
             view.begin()
@@ -123,12 +124,16 @@ def _stream(
                 view.show(chunk)
                 if first_token_seconds is None and chunk.text:
                     first_token_seconds = process_seconds()
-                at_limit |= chunk.finish is not None and chunk.finish.reason is FinishReason.CONTEXT
+                if chunk.finish is not None:
+                    at_limit |= chunk.finish.reason is FinishReason.CONTEXT
+                    cuts = describe_cut(chunk.finish, engine.shape.n_positions)
         except Exception:
             view.end()
             raise
         view.end()
     note_fewer_slots(engine, slots, notes)
+    for line in cuts:
+        notes.note(line)
     if interrupted():
         raise typer.Exit(exit_codes.INTERRUPTED)
     if at_limit:

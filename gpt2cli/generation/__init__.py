@@ -17,6 +17,7 @@ from gpt2cli.generation.requests import (
     seed_of,
 )
 from gpt2cli.generation.run import generate, generate_from
+from gpt2cli.generation.sample import slide
 
 __all__ = [
     "Chunk",
@@ -37,4 +38,5 @@ __all__ = [
     "in_sample_order",
     "prepare",
     "seed_of",
+    "slide",
 ]

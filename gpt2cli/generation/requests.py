@@ -28,7 +28,7 @@ class Overflow(StrEnum):
     """What happens when prompt and completion would have more than `n_positions` tokens."""
 
     STOP = "stop"  # the completion ends there
-    SLIDE = "slide"  # the last half is kept and prefilled again
+    SLIDE = "slide"  # the last half is kept and prefilled again, of a long prompt as well
     ERROR = "error"  # refused before anything is generated
 
 
@@ -113,6 +113,7 @@ class PreparedRequest:
     biases: tuple[tuple[int, float], ...] = ()  # different ids, each with its own
     bans: BannedTexts | None = None
     constraint: Constraint | None = None
+    kept_tokens: int = 0  # of the prompt's first ones, that stay when the others slide
 
     @property
     def slots(self) -> int:
@@ -133,6 +134,7 @@ class Finish:
     stop_sequence: str | None
     prompt_tokens: int
     completion_tokens: int
+    truncated_prompt_tokens: int = 0  # of the prompt's, that the model did not see at all
     logprobs: tuple[TokenLogprob, ...] | None = None  # of each token; None: not asked for
     error: str | None = None  # why it could not go on
 
@@ -173,10 +175,12 @@ def prepare(
     shape: ModelShape,
     *,
     prompt_ids: Sequence[int] | None = None,
+    kept_tokens: int = 0,
 ) -> PreparedRequest:
     """Encode the prompt, check that it fits as its `overflow` asks, and look up options' texts.
 
-    `prompt_ids`: what the model is to see, if that is not the prompt alone.
+    `prompt_ids`: what the model is to see, if that is not the prompt alone; the first `kept_tokens`
+    of them stay where the others slide.
 
     Raises:
         PromptError: if it does not fit, or cannot be encoded.
@@ -203,4 +207,5 @@ def prepare(
         find_biases(sampling, tokenizer, vocab_size=size, allow_special=request.allow_special),
         find_bans(sampling, tokenizer, vocab_size=size),
         find_constraint(request.constraint, tokenizer, vocab_size=size),
+        kept_tokens,
     )

@@ -26,6 +26,7 @@ class Sample:
         self._index = request.index
         self._number = number
         self._limit = limit
+        self._kept_tokens = prepared.kept_tokens
         self._config = request.generation
         self._prompt_tokens = len(prepared.prompt_ids)
         self._eos_ids = frozenset() if self._config.ignore_eos else tokenizer.eos_token_ids
@@ -38,6 +39,7 @@ class Sample:
         self._window = list(prepared.prompt_ids)
         self.start = len(self._window)  # how many ids of the window are prefilled, all by one call
         self._check_limits()
+        self._truncated_tokens = self._prompt_tokens - len(self._window)
         self.prefix = tuple(self._window)  # the ids that the slot begins with, until they slide
         self.slid = False
         self.needs_prefill = True
@@ -142,6 +144,7 @@ class Sample:
                 stop_sequence=self._stops.matched,
                 prompt_tokens=self._prompt_tokens,
                 completion_tokens=self._drawn,
+                truncated_prompt_tokens=self._truncated_tokens,
                 error=self._error,
                 logprobs=None if self.wanted_logprobs is None else tuple(self._logprobs),
             )
@@ -171,7 +174,7 @@ class Sample:
 
     def _slide(self) -> None:
         """Keep the last half: learned positions cannot be shifted, so it is prefilled anew."""
-        self._window = self._window[-max(1, self._limit // 2) :]
+        self._window = slide(self._window, limit=self._limit, kept=self._kept_tokens)
         self.start = len(self._window)
         self.slid = True
         self.restart()
@@ -186,6 +189,14 @@ class Sample:
         if self._stops.matched is not None:
             self._finish = FinishReason.STOP
         return text + self._stops.finish()
+
+
+def slide(ids: Sequence[int], *, limit: int, kept: int = 0) -> list[int]:
+    """Return the first `kept` of at least `limit` ids, and as many last ones as fill half the rest.
+
+    1 ≤ limit, 0 ≤ kept < limit.
+    """
+    return [*ids[:kept], *ids[-max(1, (limit - kept) // 2) :]]
 
 
 def find_wanted_logprobs(

@@ -7,6 +7,7 @@ from gpt2cli.loading import LoadedModel
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import BatchProgress
 from gpt2cli.terminal.result import ResultWriter
+from gpt2cli.terminal.statistics import describe_cut
 
 
 class BatchView:
@@ -31,7 +32,7 @@ class BatchView:
         self._bytes_taken = bytes_taken
 
     def show(self, result: Result) -> None:
-        """Write a result; what is wrong with a record is a note if the result cannot say it.
+        """Write a result; what is wrong with it, or was left out, is a note if it cannot say so.
 
         Raises:
             BrokenPipeError: if nobody reads any more.
@@ -46,11 +47,14 @@ class BatchView:
             self._output.write(text.encode())
         else:
             self._output.write(text)
-        error = result.error
-        if error is not None and self._as_text:
-            self._notes.note(f"record {result.item.index}: {' '.join(error.split())}")
+        error, finish = result.error, result.finish
+        cuts = [] if finish is None else describe_cut(finish, self._model.engine.shape.n_positions)
+        told = cuts if error is None else [" ".join(error.split())]
+        for line in told if self._as_text else []:
+            self._notes.note(f"record {result.item.index}: {line}")
         self._progress.add(
             error=error is not None,
-            tokens=0 if result.finish is None else result.finish.completion_tokens,
+            cut=bool(cuts),
+            tokens=0 if finish is None else finish.completion_tokens,
             bytes_read=self._bytes_taken(),
         )

@@ -41,12 +41,14 @@ class BatchProgress:
         self._task: TaskID | None = None
         self.records = 0
         self.errors = 0
+        self._cuts = 0
         self.tokens = 0
 
-    def add(self, *, error: bool, tokens: int, bytes_read: int) -> None:
-        """Count a record that was written."""
+    def add(self, *, error: bool, tokens: int, bytes_read: int, cut: bool = False) -> None:
+        """Count a record that was written; `cut`: of whose prompt the model saw the end alone."""
         self.records += 1
         self.errors += error
+        self._cuts += cut
         self.tokens += tokens
         if self._bar is not None and self._task is not None:
             told = f"{_count(self.records, 'record')}, {self._rate():.0f} tokens/s"
@@ -55,11 +57,12 @@ class BatchProgress:
     def summarise(self) -> str:
         """Return the run in one line."""
         failed = _tell_errors(self.errors)
+        cut = f", {self._cuts} of them with only the end of a long prompt" if self._cuts else ""
         failed_before = _tell_errors(self._done_errors)
         before = f"; {self._done} of the input were done before{failed_before}"
         seconds = time.monotonic() - self._started
         return (
-            f"{_count(self.records, 'record')}{failed}, {_count(self.tokens, 'token')} "
+            f"{_count(self.records, 'record')}{failed}{cut}, {_count(self.tokens, 'token')} "
             f"in {seconds:.1f} s ({self._rate():.1f} tokens/s){before if self._done else ''}"
         )
 

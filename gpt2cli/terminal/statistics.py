@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gpt2cli.generation import Counts
+from gpt2cli.generation import Counts, Finish
 from gpt2cli.loading import LoadedModel
 from gpt2cli.machine import read_peak
 
@@ -53,6 +53,13 @@ def describe_run(
         told = ", ".join(f"{name} {value}" for name, value in from_model.items())
         lines.append(f"from the model's generation_config.json: {told}")
     return lines
+
+
+def describe_cut(finish: Finish, n_positions: int) -> list[str]:
+    """Return the line that tells what the model did not see of a prompt; none if it saw all."""
+    cut = finish.truncated_prompt_tokens
+    told = f"left out {cut} of the prompt's {finish.prompt_tokens} tokens and kept its end: "
+    return [f"{told}the model takes {n_positions}"] if cut else []
 
 
 def describe_conditions(model: LoadedModel) -> str:

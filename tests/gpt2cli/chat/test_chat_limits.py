@@ -1,14 +1,15 @@
 """Claims about a conversation that outgrows the model, or is cut short."""
 
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gpt2cli.chat import Conversation, Exchange
+from gpt2cli.chat import Chat, Conversation, Exchange
 from gpt2cli.errors import PromptError
-from gpt2cli.generation import FinishReason, Overflow
+from gpt2cli.generation import FinishReason, GenerationConfig, Overflow
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.talking import (
     NEVER,
@@ -99,6 +100,108 @@ def test_a_reply_that_slides_is_remembered_by_its_text(ascii_tokenizer: Tokenize
     for _ in range(3):
         assert say(chat, "hi").reply == "x" * 60
     assert chat.conversation.turns[-1].reply_ids is None
+
+
+def sliding_chat(tokenizer: Tokenizer, *, system: str = "A wood.") -> Chat:
+    """Return a chat of a hundred tokens that slides, and is answered by twenty x."""
+    engine = ScriptedEngine(
+        lambda ids: np.eye(97, dtype=np.float32)[88], n_positions=100, vocab_size=97, max_slots=1
+    )
+    settings = make_settings(max_new_tokens=20, overflow=Overflow.SLIDE)
+    return make_chat(engine, tokenizer, settings=settings, conversation=Conversation(system=system))
+
+
+@pytest.mark.parametrize("length", [80, 100, 1000])
+def test_of_a_long_message_the_end_is_seen_after_the_system_text(
+    ascii_tokenizer: Tokenizer, length: int
+) -> None:
+    """It has 9 tokens; of a full context half of the other 91 stays: 45. Older turns go."""
+    chat = sliding_chat(ascii_tokenizer)
+    say(chat, "a")
+    message = "n" * (length - 5) + "mmmmm"
+    exchange = say(chat, message).exchange
+
+    whole = f"A wood.\n\nUser: {message}\nBot:"
+    assert exchange.finish is not None
+    assert exchange.finish.prompt_tokens == len(whole)
+    assert exchange.finish.truncated_prompt_tokens == len(whole) - 9 - 45
+    assert ascii_tokenizer.show(exchange.seen_ids) == "A wood.\n\n" + whole[-45:]
+
+
+@pytest.mark.parametrize("length", [79, 60, 36])
+def test_a_message_that_fits_without_older_turns_is_seen_whole(
+    ascii_tokenizer: Tokenizer, length: int
+) -> None:
+    """Up to 99 tokens with the system text and the names: at a hundred there is nothing to draw."""
+    chat = sliding_chat(ascii_tokenizer)
+    say(chat, "a" * 50)
+    exchange = say(chat, "m" * length).exchange
+
+    assert exchange.finish is not None
+    assert exchange.finish.truncated_prompt_tokens == 0
+    assert ascii_tokenizer.show(exchange.seen_ids) == f"A wood.\n\nUser: {'m' * length}\nBot:"
+
+
+def test_of_a_long_turn_the_end_is_seen_before_the_next_message(ascii_tokenizer: Tokenizer) -> None:
+    """As much as stays beside the system text: the reply, and of the message the rest."""
+    chat = sliding_chat(ascii_tokenizer)
+    say(chat, "m" * 300)
+    exchange = say(chat, "b").exchange
+
+    end = f"\nBot:{'x' * 20}\nUser: b\nBot:"
+    shown = "m" * (45 - len(end)) + end
+    assert ascii_tokenizer.show(exchange.seen_ids) == f"A wood.\n\n{shown}"
+
+
+def test_where_ids_slide_the_system_text_stays_in_a_long_reply(ascii_tokenizer: Tokenizer) -> None:
+    """Every prefill begins with it."""
+    engine = ScriptedEngine(
+        lambda ids: np.eye(97, dtype=np.float32)[88], n_positions=60, vocab_size=97, max_slots=1
+    )
+    settings = make_settings(max_new_tokens=200, overflow=Overflow.SLIDE)
+    conversation = Conversation(system="A wood.")
+    chat = make_chat(engine, ascii_tokenizer, settings=settings, conversation=conversation)
+    say(chat, "hi")
+
+    prefills = [ascii_tokenizer.show(call[2]) for call in engine.calls if call[0] == "extend"]
+    assert len(prefills) > 3
+    assert all(text.startswith("A wood.\n\n") for text in prefills)
+
+
+@pytest.mark.parametrize("overflow", Overflow)
+@pytest.mark.parametrize("length", [1, 40, 70, 84, 85, 90, 300])
+def test_the_context_is_what_the_model_sees_next_and_fits(
+    ascii_tokenizer: Tokenizer, overflow: Overflow, length: int
+) -> None:
+    """However long the turn before: the next prompt is that text, an empty message, the names."""
+    chat = sliding_chat(ascii_tokenizer)
+    say(chat, "m" * length)
+    chat.change_settings(replace(chat.settings, generation=limits(overflow)))
+
+    text, tokens = chat.context()
+    assert text.startswith("A wood.\n\n") and len(text) == tokens <= 100
+    exchange = chat.ask("")
+    assert ascii_tokenizer.show(exchange.seen_ids) == text + (
+        "User: \nBot:" if text.endswith("\n\n") else "\nUser: \nBot:"
+    )
+
+
+def limits(overflow: Overflow) -> GenerationConfig:
+    """Return limits that differ in that."""
+    return GenerationConfig(max_new_tokens=20, overflow=overflow)
+
+
+@pytest.mark.parametrize("overflow", Overflow)
+def test_a_system_text_that_leaves_no_room_is_refused(
+    ascii_tokenizer: Tokenizer, overflow: Overflow
+) -> None:
+    """With both numbers; /context has no more than fits."""
+    chat = sliding_chat(ascii_tokenizer, system="s" * 98)
+    chat.change_settings(replace(chat.settings, generation=limits(overflow)))
+
+    with pytest.raises(PromptError, match=r"system text has 100 tokens, .* model's 100: shorten"):
+        chat.ask("m")
+    assert chat.context() == ("s" * 98 + "\n\n", 100)
 
 
 def test_where_less_is_refused_all_of_the_reply_has_room(ascii_tokenizer: Tokenizer) -> None:

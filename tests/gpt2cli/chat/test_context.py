@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt2cli.chat import Conversation, Turn
-from gpt2cli.chat.context import build_history, fit, ids_that_spell
+from gpt2cli.chat.context import Room, build_history, fit, ids_that_spell
 from gpt2cli.chat.templates import Transcript
 from gpt2cli.generation import FinishReason
 from gpt2cli.model_folder import ModelFolder
@@ -26,7 +26,7 @@ def fit_text(
 ) -> tuple[int, str]:
     """Return what `fit` does with ten tokens of room, as text."""
     template = Transcript(conversation, tokenizer, allow_special=False)
-    first, ids = fit(conversation, message, template, n_positions=n_positions, room=10)
+    first, ids = fit(conversation, message, template, Room(n_positions, 10))
     return first, tokenizer.show(ids)
 
 

@@ -69,6 +69,26 @@ def test_escapes_in_a_records_stop_are_none(
     assert escaped["completion"].startswith(newline["completion"] + "\n")
 
 
+@pytest.mark.parametrize("written", ["jsonl", "text"])
+def test_what_was_left_out_of_prompts_is_told(
+    small: pathlib.Path, tmp_path: pathlib.Path, written: str
+) -> None:
+    """In the record and the summary; where there are no records, of each. Half of 33 stay."""
+    file = tmp_path / "lines"
+    file.write_text(f"z\n{'z' * 40}\n")
+    options = ["-n", "1", "--overflow", "slide", "--format", written]
+    result = invoke("batch", file, "-m", small, *options)
+
+    *notes, summary = result.stderr.splitlines()
+    assert summary.startswith("gpt2: 2 records, 1 of them with only the end of a long prompt, ")
+    if written == "text":
+        told = "left out 24 of the prompt's 40 tokens and kept its end: the model takes 33"
+        assert notes == [f"gpt2: record 1: {told}"]
+    else:
+        counts = [record.get("truncated_prompt_tokens") for record in read(result)]
+        assert (notes, counts) == ([], [None, 24])
+
+
 def test_lines_are_prompts_whatever_ends_them(
     starter_folder: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -185,6 +185,21 @@ def test_a_conversation_that_outgrows_the_model_is_told_once(
     assert session.dialogue.chat.context()[0].startswith("A wood.\n\nUser: turn ")
 
 
+def test_what_was_left_out_of_a_long_message_is_told(
+    ascii_tokenizer: Tokenizer, capsys: Capture
+) -> None:
+    """At every such turn, on stderr and in its record."""
+    session = open_session(ascii_tokenizer, n_positions=100, as_records=True)
+    [record] = map(
+        json.loads, session.run("/set overflow slide", "m" * 192 + " User: b").splitlines()
+    )
+
+    assert (record["prompt_tokens"], record["truncated_prompt_tokens"]) == (211, 161)
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "gpt2: left out 161 of the prompt's 211 tokens and kept its end: the model takes 100"
+    )
+
+
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_person_is_told_once_what_cut_a_reply(
     ascii_tokenizer: Tokenizer, capsys: Capture, quiet: bool

@@ -61,6 +61,8 @@ def test_every_length_around_the_limit_has_a_defined_result(
     record = run_json(small, *arguments)
 
     assert record["prompt_tokens"] == length
+    cut = overflow == "slide" and wanted and length >= LIMIT  # keeps 16 of 33 tokens
+    assert record.get("truncated_prompt_tokens") == (length - 16 if cut else None)
     whole = fits or overflow == "slide"
     expected = (wanted, "length") if whole else (LIMIT - length, "context")
     assert (record["completion_tokens"], record["finish_reason"]) == expected
@@ -88,6 +90,20 @@ def test_a_completion_that_met_the_models_limit_is_told_in_one_line(
 
     assert result.exit_code == 0
     assert result.stderr.splitlines() == expected
+
+
+@pytest.mark.parametrize("samples", ["1", "2"])
+def test_what_was_left_out_of_a_prompt_is_told_in_one_line(
+    small: pathlib.Path, samples: str
+) -> None:
+    """Of forty tokens the last half of 33 stay: with both numbers, once for all samples."""
+    result = invoke(
+        *("generate", "-m", small, "z" * 40, "-n", "1", "--overflow", "slide", "-N", samples)
+    )
+
+    assert result.stderr == (
+        "gpt2: left out 24 of the prompt's 40 tokens and kept its end: the model takes 33\n"
+    )
 
 
 def test_the_last_of_an_option_given_twice_counts(small: pathlib.Path) -> None:

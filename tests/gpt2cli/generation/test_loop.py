@@ -189,6 +189,9 @@ def test_every_length_has_a_defined_result(
             stop_sequence=None,
             prompt_tokens=length,
             completion_tokens=made,
+            truncated_prompt_tokens=(
+                length - LIMIT // 2 if overflow is Overflow.SLIDE and new and room <= 0 else 0
+            ),
         ),
     )
 
@@ -229,6 +232,28 @@ def test_a_long_prompt_slides_before_its_first_token(ascii_tokenizer: Tokenizer)
     prompt = "".join(chr(33 + number) for number in range(20))
     run(engine, ascii_tokenizer, make_request(prompt, max_new_tokens=1, overflow=Overflow.SLIDE))
     assert engine.calls[0] == ("extend", 0, (17, 18, 19, 20))
+
+
+def test_what_stays_at_the_beginning_stays_in_every_slide(ascii_tokenizer: Tokenizer) -> None:
+    """Three of eight positions: the others go on with two of five, in the prompt and after it."""
+    engine = ScriptedEngine(
+        lambda ids: prefer(VOCAB_SIZE, ids[-1] + 1),
+        n_positions=8,
+        vocab_size=VOCAB_SIZE,
+        max_slots=1,
+    )
+    request = make_request("0" * 12, max_new_tokens=5, overflow=Overflow.SLIDE)
+    prepared = prepare(
+        request, ascii_tokenizer, engine.shape, prompt_ids=range(50, 62), kept_tokens=3
+    )
+    *_, last = generate(engine, ascii_tokenizer, Sampler(), [prepared])
+
+    assert [call for call in engine.calls if call[0] == "extend"] == [
+        ("extend", 0, (50, 51, 52, 60, 61)),  # -> 62, 63, 64
+        ("extend", 0, (50, 51, 52, 63, 64)),
+    ]
+    assert last.finish is not None
+    assert (last.finish.prompt_tokens, last.finish.truncated_prompt_tokens) == (12, 7)
 
 
 def test_penalties_see_what_has_slid_out(ascii_tokenizer: Tokenizer) -> None:
@@ -461,7 +486,7 @@ def generate_plainly(
     """Make one sample of printable ASCII by the rules alone: no slots, no cache, no streaming."""
     request, config = prepared.request, prepared.request.generation
     row = Row(request.sampling, seed=request.seed, sample=number, prompt_ids=prepared.prompt_ids)
-    window, text, made = list(prepared.prompt_ids), "", 0
+    window, text, made, cut = list(prepared.prompt_ids), "", 0, 0
 
     def finish(reason: FinishReason, stop: str | None = None) -> Result:
         shown = text[: len(text) - len(stop or "")]
@@ -473,6 +498,7 @@ def generate_plainly(
                 stop_sequence=stop,
                 prompt_tokens=prompt_tokens,
                 completion_tokens=made,
+                truncated_prompt_tokens=cut,
             ),
         )
 
@@ -481,6 +507,7 @@ def generate_plainly(
             if config.overflow is not Overflow.SLIDE:
                 return finish(FinishReason.CONTEXT)
             window = window[-max(1, limit // 2) :]
+            cut = cut if made else len(prepared.prompt_ids) - len(window)
         [token_id] = Sampler().step(logits_of(window)[None], [row])
         if token_id == EOS and not config.ignore_eos:
             return finish(FinishReason.STOP)
