@@ -1,17 +1,13 @@
 """Converts a checkpoint folder to a model folder.
 
 The order is fixed: read → validate → build → write to a temporary folder → check → rename.
-The folder takes its final name in one rename after everything in it is written, checked and
-flushed to disk: a kill at any point leaves at most a `.NAME.*.partial` folder beside it. A folder
-that it replaces is moved aside first, to `.NAME.*.replaced`, and deleted last.
+The folder takes its final name in one step after everything in it is written and checked.
 """
 
 import errno
 import hashlib
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +29,7 @@ from export.origin import describe_local
 from export.precision import Precision
 from export.storage import FLOAT16, STORAGES, Storage, encode
 from export.tokenizer import TokenizerFacts, gather_facts, read_tokenizer
+from export.whole import PartialFolder, put_back
 
 DATA_FILE: Final = "model.onnx.data"
 MANIFEST_FILE: Final = "export.json"
@@ -72,6 +69,7 @@ def convert(
         OutputError: if `out` exists or cannot be written.
         CheckError: if the written graph does not compute what the checkpoint says.
     """
+    put_back(out)
     _refuse_taken(out, force=force)
     report("reading the checkpoint")
     config, facts = _read_valid(source)
@@ -230,49 +228,17 @@ def _names_at(out: Path) -> set[str] | None:
 @contextmanager
 def _written_whole(out: Path, *, force: bool) -> Iterator[Path]:
     """Give a temporary folder beside `out` that becomes `out` if the block succeeds."""
-    temporary: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(
-            tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".partial")
-        )
-        yield temporary
-        _flush(temporary)
-        temporary.chmod(0o777 & ~_umask())  # mkdtemp makes it private
-        _refuse_taken(out, force=force)  # again: the work took its time
-        _put_in_place(temporary, out)
+        with PartialFolder(out) as partial:
+            yield partial.path
+            _refuse_taken(out, force=force)  # again: the work took its time
+            partial.take_name()
     except OSError as error:
         raise _cannot_write(out, error) from error
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _put_in_place(temporary: Path, out: Path) -> None:
-    aside = temporary.with_suffix(".replaced")
-    try:
-        if out.exists():
-            out.rename(aside)
-        temporary.rename(out)
-    finally:
-        if aside.exists() and not out.exists():  # a fault or Ctrl-C between the two renames
-            aside.rename(out)
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _cannot_write(out: Path, error: OSError) -> OutputError:
     place = f"{error.filename}: " if error.filename and error.filename != str(out) else ""
     full = " (the disk is full)" if error.errno == errno.ENOSPC else ""
     return OutputError(f"cannot write {out}: {place}{error.strerror or error}{full}")
-
-
-def _flush(folder: Path) -> None:
-    for path in folder.iterdir():
-        with path.open("r+b") as file:  # Windows flushes only what may be written
-            os.fsync(file.fileno())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -5,7 +5,7 @@ written.
 """
 
 import json
-import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from export.convert import MANIFEST_FILE
 from export.folder_weights import FolderWeights
 from export.graph_files import MODEL_FILE, find_graph_for
 from export.precision import Precision
+from export.whole import PartialFile
 
 
 def recheck(folder: Path, provider: str) -> None:
@@ -36,9 +37,6 @@ def recheck(folder: Path, provider: str) -> None:
         provider=provider,
     )
     manifest["checked"].append({"onnxruntime": onnxruntime.__version__, "provider": provider})
-    temporary = folder / f".{MANIFEST_FILE}.{os.getpid()}"
-    try:
-        temporary.write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(folder / MANIFEST_FILE)
-    except OSError:
-        temporary.unlink(missing_ok=True)
+    with suppress(OSError), PartialFile(folder / MANIFEST_FILE) as partial:
+        partial.file.write((json.dumps(manifest, indent=1) + "\n").encode())
+        partial.take_name()

@@ -1,12 +1,14 @@
 """Keeps the user's own settings: reads and writes the config file, reads the environment."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import platformdirs
 
+from export.locks import locked_folder
 from gpt2cli.errors import OutputError, UsageError
 from gpt2cli.whole_file import replacing
 
@@ -56,9 +58,10 @@ def write_setting(key: str, value: Any) -> None:
         UsageError: if the file that is there cannot be read.
         OutputError: if it cannot be written.
     """
-    document = _parse()
-    document[_find_spelling(document, key) or key] = value
-    _write(document)
+    with _changing():
+        document = _parse()
+        document[_find_spelling(document, key) or key] = value
+        _write(document)
 
 
 def remove_setting(key: str) -> bool:
@@ -67,13 +70,28 @@ def remove_setting(key: str) -> bool:
     Raises:
         UsageError, OutputError: as `write_setting`.
     """
-    document = _parse()
-    spelling = _find_spelling(document, key)
-    if spelling is None:
+    if not config_file().parent.is_dir():
         return False
-    del document[spelling]
-    _write(document)
-    return True
+    with _changing():
+        document = _parse()
+        spelling = _find_spelling(document, key)
+        if spelling is None:
+            return False
+        del document[spelling]
+        _write(document)
+        return True
+
+
+@contextmanager
+def _changing() -> Iterator[None]:
+    """Let one process at a time read the config file and write it, so that no value is lost."""
+    path = config_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked_folder(path.parent):
+            yield
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _find_spelling(document: Iterable[str], key: str) -> str | None:
@@ -107,12 +125,7 @@ def _parse() -> "TOMLDocument":
 
 
 def _write(document: "TOMLDocument") -> None:
-    path = config_file()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error
-    with replacing(path) as file:
+    with replacing(config_file()) as file:
         file.write(document.as_string().encode())
 
 

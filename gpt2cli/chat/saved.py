@@ -58,7 +58,7 @@ class SessionFile:
     def __init__(self, path: Path, *, model: str) -> None:
         self.path = path
         self._model = model
-        self._known: bytes | None = None  # what the file held when it was last read or written
+        self._known: bytes | None = None  # what it held when it was last understood or written
 
     def read(self) -> Conversation | None:
         """Return the conversation; None if there is no file yet.
@@ -66,8 +66,10 @@ class SessionFile:
         Raises:
             ConversationError: if there is another file.
         """
-        self._known = _read(self.path)
-        return None if self._known is None else _parse(self.path, self._known)
+        data = _read(self.path)
+        conversation = None if data is None else _parse(self.path, data)
+        self._known = data
+        return conversation
 
     def write(self, conversation: Conversation) -> None:
         """Write the conversation.

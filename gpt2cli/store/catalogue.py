@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from export.whole import sync_folder
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import read_manifest, read_model_folder
 from gpt2cli.store.exports import describe_folder
@@ -81,6 +82,7 @@ def remove_cached(models: Sequence[CachedModel]) -> None:
         shutil.rmtree(doomed, ignore_errors=True)
         try:
             model.path.rename(doomed)
+            sync_folder(doomed.parent)
             shutil.rmtree(doomed)
         except OSError as error:
             raise ModelError(f"cannot remove {model.path}: {error.strerror}") from error

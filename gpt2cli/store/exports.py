@@ -1,6 +1,6 @@
 """The cache of exported models: made on first use, once, and checked again where it will run.
 
-The only module that imports `export`, and only when something is to be exported or checked.
+The only module that imports the exporter, and only when something is to be exported or checked.
 """
 
 import hashlib
@@ -8,11 +8,12 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from export.whole import remove_leftovers
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import GRAPH_VERSION, ModelFolder, is_model_folder, read_model_folder
 from gpt2cli.store.places import models_folder, writable_models_folder
@@ -61,7 +62,7 @@ def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report
         return found
     models = writable_models_folder(note)
     folder = models / key.folder_name
-    _remove_leftovers(models)
+    remove_leftovers(models)
     stage(f"waiting for another gpt2 that exports {key.label}")
     with FileLock(models / f".{key.folder_name}.lock"):
         try:
@@ -152,16 +153,6 @@ def describe_folder(folder: Path) -> dict[str, Any]:
             return describe(folder)
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder} cannot be read: {error}; export again") from error
-
-
-def _remove_leftovers(models: Path) -> None:
-    """Remove what killed exports and removals left, of any model that nobody exports now."""
-    from filelock import FileLock, Timeout
-
-    for leftover in models.glob(".*.partial"):
-        name = leftover.stem.rpartition(".")[0]  # with its dot, as the lock's
-        with suppress(Timeout), FileLock(models / f"{name}.lock", blocking=False):
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 @contextmanager

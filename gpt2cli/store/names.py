@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from export.whole import put_back
 from gpt2cli.errors import ModelError
 
 DEFAULT_MODEL: Final = "gpt2"
@@ -61,7 +62,7 @@ def parse_name(name: str) -> ModelName:
     if name in HUB_ALIASES:
         return HubName(HUB_ALIASES[name])
     path = Path(name).expanduser()
-    if name and _is_folder(path):
+    if name and (_is_folder(path) or put_back(path)):
         return FolderName(path)
     if os.path.isfile(path):  # noqa: PTH113 (pathlib's may raise)
         raise ModelError(f"model {name!r} is a file; expected a folder, a name or a hub id")

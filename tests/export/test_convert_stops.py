@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import pytest
 
+from export import whole
 from export.convert import convert
 from export.errors import CheckError, CheckpointError, OutputError
 from tests.checkpoints import CheckpointShape, write_checkpoint
@@ -186,23 +187,26 @@ def test_a_parent_that_is_read_only_is_one_line(
         convert(checkpoint, parent / "out")
 
 
-def test_a_rename_that_fails_brings_the_old_folder_back(
+@pytest.mark.parametrize("exchanges", [True, False], ids=["exchanged", "moved aside"])
+def test_a_rename_that_fails_leaves_the_old_folder(
     checkpoint: pathlib.Path,
     model_folders: ModelFolders,
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
+    exchanges: bool,
 ) -> None:
-    """With force, the old folder has moved aside when the new one cannot take its name."""
+    """With force; where names cannot be exchanged it is brought back from where it was moved."""
     out = shutil.copytree(model_folders(), tmp_path / "out")
     before = list_tree(tmp_path)
     rename = pathlib.Path.rename
 
-    def fail_for_the_new(path: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+    def fail(path: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
         if path.suffix == ".partial":
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         return rename(path, target)
 
-    monkeypatch.setattr(pathlib.Path, "rename", fail_for_the_new)
+    monkeypatch.setattr(pathlib.Path, "rename", fail)
+    monkeypatch.setattr(whole, "_exchange", fail if exchanges else lambda one, other: False)
     with pytest.raises(OutputError, match="Permission denied"):
         convert(checkpoint, out, force=True)
     assert list_tree(tmp_path) == before

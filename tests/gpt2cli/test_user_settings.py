@@ -1,5 +1,7 @@
 """Claims about the user's own settings as they stand in the environment and in the file."""
 
+import multiprocessing
+import os
 import pathlib
 import sys
 from typing import Any
@@ -15,6 +17,9 @@ from gpt2cli.user_settings import (
     variable_of,
     write_setting,
 )
+from tests.killing import killed_everywhere
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="locks and processes of POSIX")
 
 
 @pytest.fixture(autouse=True)
@@ -129,18 +134,57 @@ def test_removing_leaves_comments_and_other_keys(path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["top_k = ", "a = 1\na = 2", b"\xff"], ids=repr)
-def test_a_file_that_cannot_be_understood_is_not_written_over(
+def test_beside_a_file_that_cannot_be_understood_nothing_changes(
     path: pathlib.Path, text: str | bytes
 ) -> None:
-    """Neither to add to it nor to take from it."""
+    """Neither to add to it nor to take from it; not even the folder's time of change."""
     keep(path, text)
-    before = path.read_bytes()
+    os.utime(path.parent, (1, 1))
+    before = (path.read_bytes(), path.stat(), path.parent.stat().st_mtime)
 
     with pytest.raises(UsageError, match=str(path)):
         write_setting("top_k", 5)
     with pytest.raises(UsageError, match=str(path)):
         remove_setting("top_k")
-    assert path.read_bytes() == before
+    assert (path.read_bytes(), path.stat(), path.parent.stat().st_mtime) == before
+
+
+def test_to_remove_what_was_never_kept_makes_no_folder(path: pathlib.Path) -> None:
+    """There is nothing to remove."""
+    assert not remove_setting("top_k")
+    assert not path.parent.exists()
+
+
+@posix
+def test_none_of_several_that_write_at_once_is_lost(path: pathlib.Path) -> None:
+    """Three processes, each with keys of its own."""
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write_ten, args=(name,)) for name in "abc"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert len(read_config()) == 30
+    assert [file.name for file in path.parent.iterdir()] == ["config.toml"]
+
+
+def _write_ten(name: str) -> None:
+    for number in range(10):
+        write_setting(f"{name}{number}", number)
+
+
+@posix
+def test_a_kill_at_any_step_of_writing_leaves_the_old_or_the_new(path: pathlib.Path) -> None:
+    """And the next writing leaves nothing beside it."""
+
+    def prepare() -> None:
+        keep(path, "a = 1\n")
+
+    for _ in killed_everywhere(prepare, lambda: write_setting("b", 2)):
+        assert path.read_text() in ("a = 1\n", "a = 1\nb = 2\n")
+        write_setting("b", 3)
+        assert path.read_text() == "a = 1\nb = 3\n"
+        assert [file.name for file in path.parent.iterdir()] == ["config.toml"]
 
 
 def test_what_cannot_be_written_is_an_error_with_its_path(path: pathlib.Path) -> None:

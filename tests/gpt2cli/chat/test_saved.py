@@ -243,11 +243,14 @@ class TestSession:
             second.write(Conversation())
         assert read_conversation(path) == TALK
 
-    def test_a_file_of_another_kind_is_not_begun_with(self, path: pathlib.Path) -> None:
-        """It is left as it is."""
+    def test_a_file_that_could_not_be_read_is_never_written(self, path: pathlib.Path) -> None:
+        """Whatever is done after the error that tells it."""
         path.write_text("precious")
+        session = self.open(path)
         with pytest.raises(ConversationError, match="is no saved conversation"):
-            self.open(path).read()
+            session.read()
+        with pytest.raises(ConversationError, match="is left alone"):
+            session.write(TALK)
         assert path.read_text() == "precious"
 
     @posix

@@ -245,10 +245,11 @@ def test_what_is_given_counts_for_a_session_too(chat: Chat, tmp_path: pathlib.Pa
 def test_a_session_that_cannot_be_kept_is_told_before_anything_is_said(
     chat: Chat, tmp_path: pathlib.Path, name: str, reason: str
 ) -> None:
-    """Exit code 1; what stood there stays."""
+    """Exit code 1; what stood there stays, also where the script would load another such file."""
     (tmp_path / "plain").write_text("precious")
     (tmp_path / "newer").write_text('{"gpt2_chat": 2}')
-    result = chat("Hi\n", "--session", tmp_path / name)
+    script = f"/load {tmp_path / 'newer'}\nHi\n/load {tmp_path / 'plain'}\n"
+    result = chat(script, "--session", tmp_path / name)
 
     assert result.exit_code == 1
     assert reason in error_line(result)

@@ -10,9 +10,9 @@ import sys
 
 import onnxruntime
 import pytest
-from filelock import FileLock
 
 from export.precision import Precision
+from export.whole import PartialFolder
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.store import exports
@@ -74,7 +74,7 @@ def test_a_damaged_export_is_made_again(checkpoint: pathlib.Path, told: Told, na
 def test_what_a_killed_export_left_is_removed(checkpoint: pathlib.Path, told: Told) -> None:
     """A partial folder beside the model folder does not stay for ever."""
     folder = _export(checkpoint, told)
-    leftover = folder.parent / f".{folder.name}.dead.partial"
+    leftover = folder.parent / f".{folder.name}.deaddead.partial"
     leftover.mkdir()
     shutil.rmtree(folder)
 
@@ -84,19 +84,17 @@ def test_what_a_killed_export_left_is_removed(checkpoint: pathlib.Path, told: To
 
 
 def test_what_was_left_of_another_model_is_removed_unless_somebody_is_at_it(
-    checkpoint: pathlib.Path, told: Told, tmp_path: pathlib.Path
+    checkpoint: pathlib.Path, told: Told
 ) -> None:
-    """That model may never be exported again; a lock that is taken says that it is just now."""
+    """That model may never be exported again."""
     models = _export(checkpoint, told).parent
-    dead, alive = models / ".dead-fp32-0.x.partial", models / ".alive-fp32-1.x.partial"
+    dead = models / ".dead-fp32-0.abcdefgh.partial"
     dead.mkdir()
-    alive.mkdir()
     shutil.rmtree(_export(checkpoint, told))
 
-    with FileLock(models / ".alive-fp32-1.lock"):
+    with PartialFolder(models / "alive-fp32-1") as alive:
         _export(checkpoint, told)
-
-    assert (dead.exists(), alive.exists()) == (False, True)
+        assert (dead.exists(), alive.path.exists()) == (False, True)
 
 
 def test_a_folder_that_is_no_model_does_not_stand_in_the_way(

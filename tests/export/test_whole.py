@@ -1,0 +1,206 @@
+"""Claims about files and folders that take their names only when they are whole."""
+
+import os
+import pathlib
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from export import whole
+from export.whole import PartialFile, PartialFolder, put_back, remove_leftovers
+from tests.export.conversions import list_tree
+from tests.killing import killed_everywhere
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="names by /proc")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="locks and links of POSIX")
+
+OLD = {"out": None, "out/a": b"old", "out/b": b"old"}
+NEW = {"out": None, "out/a": b"new", "out/c": b"new"}
+
+
+def write_file(path: pathlib.Path) -> None:
+    """Write a file with new content."""
+    with PartialFile(path) as partial:
+        partial.file.write(b"ne")
+        partial.file.write(b"w")
+        partial.take_name()
+
+
+def write_folder(path: pathlib.Path) -> None:
+    """Write a folder with new content."""
+    with PartialFolder(path) as partial:
+        (partial.path / "a").write_bytes(b"new")
+        (partial.path / "c").write_bytes(b"new")
+        partial.take_name()
+
+
+def lay(folder: pathlib.Path, content: dict[str, bytes | None]) -> None:
+    """Make a folder that has this and nothing else in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, data in content.items():
+        if data is None:
+            (folder / name).mkdir()
+        else:
+            (folder / name).write_bytes(data)
+
+
+def visible(folder: pathlib.Path) -> dict[str, bytes | None]:
+    """Return what a user sees of a folder."""
+    return {name: content for name, content in list_tree(folder).items() if name[0] != "."}
+
+
+@posix
+@pytest.mark.parametrize(
+    ("write", "old", "new"),
+    [
+        (write_file, {}, {"out": b"new"}),
+        (write_file, {"out": b"old"}, {"out": b"new"}),
+        (write_folder, {}, NEW),
+        (write_folder, OLD, NEW),
+    ],
+    ids=["a file", "a file that is replaced", "a folder", "a folder that is replaced"],
+)
+def test_a_kill_at_any_step_leaves_the_old_or_the_new_and_the_next_run_cleans(
+    tmp_path: pathlib.Path,
+    write: Callable[[pathlib.Path], None],
+    old: dict[str, bytes | None],
+    new: dict[str, bytes | None],
+) -> None:
+    """Never a part of one, never neither, and nothing beside it once the next one has run."""
+    out = tmp_path / "in" / "out"
+    for _ in killed_everywhere(lambda: lay(out.parent, old), lambda: write(out)):
+        assert visible(out.parent) in (old, new)
+        write(out)
+        assert list_tree(out.parent) == new
+
+
+@posix
+def test_where_names_cannot_be_exchanged_the_next_use_puts_the_old_one_back(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be gone after a kill between two renames; who looks for it mends that."""
+    monkeypatch.setattr("export.whole._exchange", lambda one, other: False)
+    out = tmp_path / "in" / "out"
+    gone = 0
+    for _ in killed_everywhere(lambda: lay(out.parent, OLD), lambda: write_folder(out)):
+        missing = not out.exists()
+        gone += missing
+        assert put_back(out) == missing
+        assert visible(out.parent) in (OLD, NEW)
+        write_folder(out)
+        assert list_tree(out.parent) == NEW
+    assert gone
+
+
+@posix
+@pytest.mark.parametrize("begin", [PartialFile, PartialFolder])
+def test_what_a_living_process_writes_is_no_leftover(
+    tmp_path: pathlib.Path, begin: type[PartialFile | PartialFolder]
+) -> None:
+    """Two may write the same name at once; the last to end has it."""
+    with begin(tmp_path / "out") as first, begin(tmp_path / "out") as second:
+        remove_leftovers(tmp_path)
+        assert first.path.exists()
+        second.take_name()
+        first.take_name()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@posix
+@pytest.mark.parametrize(
+    ("name", "goes"),
+    [
+        (".out.abcd_123.partial", True),
+        (".out.x.abcd_123.partial", False),  # of out.x
+        (".out.abcd_1234.partial", False),
+        (".other.abcd_123.partial", False),
+        ("out.abcd_123.partial", False),
+        (".out.abcd_123.partial\n", False),
+    ],
+)
+def test_only_leftovers_of_the_same_name_go(tmp_path: pathlib.Path, name: str, goes: bool) -> None:
+    """What other programs call alike is not touched."""
+    (tmp_path / name).touch()
+    write_file(tmp_path / "out")
+    assert (tmp_path / name).exists() != goes
+
+
+@posix
+def test_a_link_in_the_place_of_a_leftover_is_not_followed(tmp_path: pathlib.Path) -> None:
+    """Somebody may lay it in a folder that all can write."""
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    (tmp_path / ".out.abcd_123.partial").symlink_to(tmp_path / "precious")
+    write_folder(tmp_path / "out")
+    assert (tmp_path / "precious" / "file").exists()
+
+
+@posix
+@pytest.mark.parametrize(("age", "goes"), [(3500, False), (3700, True)])
+def test_where_there_are_no_locks_an_hour_tells(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, age: int, goes: bool
+) -> None:
+    """As on some network file systems."""
+    leftover = tmp_path / ".out.abcd_123.partial"
+    leftover.touch()
+    os.utime(leftover, (time.time() - age,) * 2)
+    monkeypatch.setattr("export.whole.lock", lambda descriptor: None)
+    write_file(tmp_path / "out")
+    assert leftover.exists() != goes
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "日" * 85, "a\nb"])
+def test_a_name_may_be_as_long_as_the_system_allows(tmp_path: pathlib.Path, name: str) -> None:
+    """255 bytes; the name until then is no longer."""
+    write_file(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of what is synced and renamed from now on, by names."""
+    found: list[str] = []
+    sync, rename, replace = os.fsync, os.rename, os.replace
+    exchange = whole._exchange
+
+    def short(path: object) -> str:
+        return re.sub(r"\.\w{8}\.", ".X.", pathlib.Path(str(path)).name)
+
+    def note(kind: str, done: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(one: Any, *other: Any) -> Any:
+            paths = (one, *other) if other else (pathlib.Path(f"/proc/self/fd/{one}").readlink(),)
+            found.append(" ".join([kind, *map(short, paths)]))
+            return done(one, *other)
+
+        return noted
+
+    monkeypatch.setattr(os, "fsync", note("sync", sync))
+    monkeypatch.setattr(os, "rename", note("rename", rename))
+    monkeypatch.setattr(os, "replace", note("rename", replace))
+    monkeypatch.setattr(whole, "_exchange", note("exchange", exchange))
+    return found
+
+
+@linux
+def test_what_takes_a_name_is_on_disk_before_and_the_name_after(
+    tmp_path: pathlib.Path, steps: list[str]
+) -> None:
+    """So a power cut at any moment leaves the old or the new."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_file(folder / "out")
+    assert steps == ["sync .out.X.partial", "rename .out.X.partial out", "sync in"]
+    (folder / "out").unlink()
+    steps.clear()
+    write_folder(folder / "out")
+    assert sorted(steps[:2]) == ["sync a", "sync c"]
+    assert steps[2:] == ["sync .out.X.partial", "rename .out.X.partial out", "sync in"]
+    steps.clear()
+    write_folder(folder / "out")
+    assert steps[2:] == ["sync .out.X.partial", "exchange .out.X.partial out", "sync in"]
