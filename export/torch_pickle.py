@@ -11,8 +11,8 @@ most one small object, so the memory is bounded by the pickle's size.
 import pickletools
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Final
 
 from export.tensor_file import Shape, TensorFileError
 
@@ -35,11 +35,12 @@ _LARGEST_COUNT: Final = 2**48  # of elements; the products of a few stay small i
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A run of elements in a record of the archive; several tensors may share it."""
+    """A run of elements in a file; several tensors may share it."""
 
     dtype: str
     key: str
     elements: int
+    start: int = 0  # in the storage that the key names, of which older files know parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,15 @@ class _Name:
 
 
 _ORDERED_DICT: Final = _Name("collections", "OrderedDict")
-_REBUILD_TENSOR: Final = _Name("torch._utils", "_rebuild_tensor_v2")
+_REBUILD_TENSOR: Final = (
+    _Name("torch._utils", "_rebuild_tensor_v2"),
+    _Name("torch._utils", "_rebuild_tensor"),  # before torch 0.4
+)
 _REBUILD_PARAMETER: Final = _Name("torch._utils", "_rebuild_parameter")
 _NAMES: Final = frozenset(
     {
         _ORDERED_DICT,
-        _REBUILD_TENSOR,
+        *_REBUILD_TENSOR,
         _REBUILD_PARAMETER,
         *(_Name("torch", storage) for storage in _STORAGES),
     }
@@ -81,25 +85,45 @@ _NAMES: Final = frozenset(
 
 
 def read_state_dict(content: bytes) -> dict[str, StridedTensor]:
-    """Return the tensors that the pickle names; what else stands in its table is left out.
-
-    A table under the key `state_dict` is taken for the table.
+    """Return the tensors that a pickle names, as `find_tensors` does.
 
     Raises:
         TensorFileError: if the pickle is damaged, is no table, or needs more than tensors take.
     """
+    return find_tensors(run_pickle(content)[0])
+
+
+def find_tensors(table: object) -> dict[str, StridedTensor]:
+    """Return the tensors of what a pickle describes; what else stands in its table is left out.
+
+    A table under the key `state_dict` is taken for the table.
+
+    Raises:
+        TensorFileError: if it is no table.
+    """
+    if isinstance(table, dict) and isinstance(table.get("state_dict"), dict):
+        table = table["state_dict"]
+    if not isinstance(table, dict):
+        raise TensorFileError("it holds no table of tensors")
+    return {name: value for name, value in table.items() if isinstance(value, StridedTensor)}
+
+
+def run_pickle(content: bytes | BinaryIO) -> tuple[object, Mapping[str, Storage]]:
+    """Return what a pickle describes, and by their keys the whole storages that it refers to.
+
+    Of a stream only this pickle is read; all of it must be in memory, or bounded otherwise.
+
+    Raises:
+        TensorFileError: if the pickle is damaged, or needs more than tensors take.
+    """
+    machine = _Machine()
     try:
         with warnings.catch_warnings():
             # pickletools (Python 3.11) reads a name with a backslash as a string literal.
             warnings.simplefilter("ignore", DeprecationWarning)
-            table = _Machine().run(content)
+            return machine.run(content), machine.storages
     except (ValueError, IndexError, KeyError, UnicodeError) as error:  # pickletools', and our pops
-        raise TensorFileError(f"its data.pkl is damaged: {error}") from error
-    if isinstance(table, dict) and isinstance(table.get("state_dict"), dict):
-        table = table["state_dict"]
-    if not isinstance(table, dict):
-        raise TensorFileError("its data.pkl holds no table of tensors")
-    return {name: value for name, value in table.items() if isinstance(value, StridedTensor)}
+        raise TensorFileError(f"its table is damaged: {error}") from error
 
 
 class _Machine:
@@ -109,8 +133,9 @@ class _Machine:
         self._stack: list[object] = []
         self._marks: list[int] = []
         self._memo: dict[int, object] = {}
+        self.storages: dict[str, Storage] = {}
 
-    def run(self, content: bytes) -> object:
+    def run(self, content: bytes | BinaryIO) -> object:
         """Return the object that the pickle describes."""
         for opcode, argument, _ in pickletools.genops(content):
             self._step(opcode.name, argument)
@@ -149,7 +174,7 @@ class _Machine:
             case "EMPTY_DICT":
                 self._stack.append({})
             case "APPEND" | "APPENDS":
-                self._pop_items(single=opcode == "APPEND", size=1)  # no list holds a weight
+                self._extend(self._pop_items(single=opcode == "APPEND", size=1))
             case "SETITEM" | "SETITEMS":
                 self._set(self._pop_items(single=opcode == "SETITEM", size=2))
             case "GLOBAL":
@@ -157,7 +182,7 @@ class _Machine:
             case "STACK_GLOBAL":
                 self._stack.append(_check_name(*self._pop_from(len(self._stack) - 2)))
             case "BINPERSID":
-                self._stack.append(_make_storage(self._stack.pop()))
+                self._stack.append(self._find_storage(self._stack.pop()))
             case "REDUCE":
                 self._stack.append(_rebuild(*self._pop_from(len(self._stack) - 2)))
             case "BUILD":
@@ -176,6 +201,12 @@ class _Machine:
         del self._stack[start:]
         return items
 
+    def _extend(self, items: list[object]) -> None:
+        sequence = self._stack[-1]
+        if not isinstance(sequence, list):
+            raise TensorFileError("it appends to what is no list")
+        sequence += items
+
     def _set(self, items: list[object]) -> None:
         table = self._stack[-1]
         if not isinstance(table, dict):
@@ -183,6 +214,29 @@ class _Machine:
         for key, value in zip(items[::2], items[1::2], strict=True):
             if isinstance(key, str):  # what has no name is no weight
                 table[key] = value
+
+    def _find_storage(self, identity: object) -> Storage:
+        """Return what a persistent id stands for.
+
+        It is ("storage", class, key, device, elements), and before torch 1.6 also None or, for a
+        part of that storage, (key of the part, its start, its elements).
+        """
+        match identity:
+            case ("storage", _Name("torch", name), str(key), _, elements, *part):
+                whole = Storage(_STORAGES[name], key, _as_count(elements))
+                if self.storages.setdefault(key, whole) != whole:
+                    raise TensorFileError("it tells two things about one storage")
+                return _cut(whole, part)
+        raise TensorFileError("it refers to something that is no storage")
+
+
+def _cut(whole: Storage, part: list[object]) -> Storage:
+    match part:
+        case [] | [None]:
+            return whole
+        case [(_, start, elements)]:
+            return replace(whole, start=_as_count(start), elements=_as_count(elements))
+    raise TensorFileError("it refers to a part of a storage in a way that is not known")
 
 
 def _check_name(module: object, name: object) -> _Name:
@@ -194,21 +248,13 @@ def _check_name(module: object, name: object) -> _Name:
     return found
 
 
-def _make_storage(identity: object) -> Storage:
-    """Return what a persistent id stands for: ("storage", class, key, device, elements)."""
-    match identity:
-        case ("storage", _Name("torch", name), str(key), _, elements):
-            return Storage(_STORAGES[name], key, _as_count(elements))
-    raise TensorFileError("it refers to something that is no storage")
-
-
 def _rebuild(function: object, arguments: object) -> object:
     """Return what torch's function would have made of these arguments."""
     match arguments:
         case () if function == _ORDERED_DICT:
             return {}
         case (Storage() as storage, offset, tuple(shape), tuple(strides), *_) if (
-            function == _REBUILD_TENSOR
+            function in _REBUILD_TENSOR
         ):
             return StridedTensor(storage, _as_count(offset), _as_sizes(shape), _as_sizes(strides))
         case (StridedTensor() as tensor, *_) if function == _REBUILD_PARAMETER:

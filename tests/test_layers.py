@@ -25,6 +25,8 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "export.config": (*_TENSORS, "export.graph", "export.reference"),
     "export.tensor_file": ("onnx", "onnxruntime", "export"),
     "export.torch_pickle": (*_TENSORS, "io", "pathlib", "export.torch_file", "export.checkpoint"),
+    "export.torch_archive": ("numpy", "onnx", "onnxruntime", "export.config", "export.torch_file"),
+    "export.torch_stream": ("numpy", "onnx", "onnxruntime", "export.config", "export.torch_file"),
     "export.torch_file": ("onnx", "onnxruntime", "export.config", "export.checkpoint"),
     "export.safetensors_file": ("onnx", "onnxruntime", "export.config", "export.checkpoint"),
     "export.sharded_file": ("onnx", "onnxruntime", "export.config", "export.checkpoint"),
@@ -164,7 +166,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "safetensors": ("export.safetensors_file",),
     "pickle": (),  # runs what a file says
     "pickletools": ("export.torch_pickle",),
-    "zipfile": ("export.torch_file",),
+    "zipfile": ("export.torch_archive",),
     "tokenizers": ("export.tokenizer", "gpt2cli.text_pieces", "gpt2cli.tokenizer"),
     "typer": ("gpt2cli.app", "gpt2cli.commands"),
     "rich": ("gpt2cli.terminal",),

@@ -23,14 +23,18 @@ from tests.export.torch_files import DATA_FOLDER, DTYPES, LAYOUTS
 def main() -> None:
     """Write every file."""
     DATA_FOLDER.mkdir(exist_ok=True)
+    legacy = {"_use_new_zipfile_serialization": False}  # as torch wrote before 1.6
     save("dtypes", make_dtypes())
+    save("dtypes-legacy", make_dtypes(), **legacy)
     save("layouts", make_layouts())
+    save("layouts-legacy", make_layouts(), **legacy)
     state = make_gpt2()
     save("gpt2", state)
     save("gpt2-bare", {name.removeprefix("transformer."): t for name, t in state.items()})
     save("gpt2-nested", {"epoch": 3, "state_dict": state, "losses": [0.5, None, True]})
     save("gpt2-protocol4", state, pickle_protocol=4)
-    save("gpt2-legacy", state, _use_new_zipfile_serialization=False)
+    save("gpt2-legacy", state, **legacy)
+    save("gpt2-legacy-protocol4", {"state_dict": state}, pickle_protocol=4, **legacy)
     save_without_checksums("gpt2-no-checksums", state)
     save("whole-model", torch.nn.Linear(1, 1))
     save("complex", {"x": torch.zeros(1, dtype=torch.complex64)})

@@ -32,13 +32,6 @@ def test_what_is_no_archive_is_one_line(tmp_path: pathlib.Path, content: bytes) 
     assert "zip archive" in refuse_file(tmp_path / "x.bin")
 
 
-@pytest.mark.parametrize("content", [b"\x80\x02}.", b"\x80\x04\x95", b"\x80"])
-def test_a_bare_pickle_is_refused_unread(tmp_path: pathlib.Path, content: bytes) -> None:
-    """Before 1.6 torch wrote several, one after the other."""
-    (tmp_path / "x.bin").write_bytes(content)
-    assert refuse_file(tmp_path / "x.bin").startswith("it is in the format of torch before 1.6")
-
-
 def test_a_file_cut_anywhere_is_one_line(tmp_path: pathlib.Path) -> None:
     """Every beginning of a small file, so in every record and in the directory."""
     path = write_archive(tmp_path / "x.bin", _ONE_VECTOR)

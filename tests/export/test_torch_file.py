@@ -34,28 +34,39 @@ _ONE_VECTOR: Final = program(table({"x": vector()}))
 # Files that torch wrote (make_torch_files.py).
 
 
+@pytest.mark.parametrize("file", ["dtypes.bin", "dtypes-legacy.bin"])
 @pytest.mark.parametrize("name", DTYPES)
-def test_every_dtype_is_read(name: str) -> None:
+def test_every_dtype_is_read(name: str, file: str) -> None:
     """0, 1, 2 come back in the dtype that torch stored them in; as booleans, 0, 1, 1."""
-    found = read_file(DATA_FOLDER / "dtypes.bin")[name]
+    found = read_file(DATA_FOLDER / file)[name]
     assert found.dtype.name == DTYPES[name]
     assert found.astype(np.float64).tolist() == [0, 1, 1 if name == "BOOL" else 2]
 
 
+@pytest.mark.parametrize("file", ["layouts.bin", "layouts-legacy.bin"])
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_every_layout_comes_back_in_c_order(name: str) -> None:
+def test_every_layout_comes_back_in_c_order(name: str, file: str) -> None:
     """Views of one storage, expanded, of no dimension, empty, a parameter."""
-    found = read_file(DATA_FOLDER / "layouts.bin")[name]
+    found = read_file(DATA_FOLDER / file)[name]
     assert found.shape == LAYOUTS[name].shape
     assert found.flags.c_contiguous
     assert np.array_equal(found, LAYOUTS[name])
 
 
 @pytest.mark.parametrize(
-    "name", ["gpt2", "gpt2-bare", "gpt2-nested", "gpt2-protocol4", "gpt2-no-checksums"]
+    "name",
+    [
+        "gpt2",
+        "gpt2-bare",
+        "gpt2-nested",
+        "gpt2-protocol4",
+        "gpt2-no-checksums",
+        "gpt2-legacy",
+        "gpt2-legacy-protocol4",
+    ],
 )
 def test_the_weights_of_a_state_dict_are_those_that_were_saved(name: str) -> None:
-    """With either style of keys, nested, by another pickle protocol, without checksums."""
+    """With either style of keys, nested, by another pickle protocol, unchecked, before 1.6."""
     found = {
         n.removeprefix("transformer."): t for n, t in read_file(DATA_FOLDER / f"{name}.bin").items()
     }
@@ -63,9 +74,10 @@ def test_the_weights_of_a_state_dict_are_those_that_were_saved(name: str) -> Non
         assert found[stored_name.removeprefix("transformer.")].tobytes() == tensor.tobytes()
 
 
-def test_buffers_and_the_tied_head_are_listed() -> None:
+@pytest.mark.parametrize("name", ["gpt2.bin", "gpt2-legacy.bin"])
+def test_buffers_and_the_tied_head_are_listed(name: str) -> None:
     """The table tells dtype and shape before anything is read."""
-    path = DATA_FOLDER / "gpt2.bin"
+    path = DATA_FOLDER / name
     with path.open("rb") as file:
         tensors = TorchFile(path, file).tensors
     assert tensors["transformer.h.0.attn.bias"] == TensorInfo("BOOL", (1, 1, 3, 3))
@@ -76,14 +88,13 @@ def test_buffers_and_the_tied_head_are_listed() -> None:
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        ("gpt2-legacy", "it is in the format of torch before 1.6; load and save it with a newer"),
         ("whole-model", "it asks for torch.nn.modules.linear.Linear, which no state dict needs"),
         ("complex", "it asks for torch.ComplexFloatStorage, which no state dict needs"),
         ("float8", "it asks for torch._utils._rebuild_tensor_v3, which no state dict needs"),
     ],
 )
 def test_other_files_of_torch_are_refused_by_name(name: str, fault: str) -> None:
-    """The older format, a pickled module, numbers that are no weights."""
+    """A pickled module, numbers that are no weights."""
     assert refuse_file(DATA_FOLDER / f"{name}.bin").startswith(fault)
 
 

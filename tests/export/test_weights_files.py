@@ -105,7 +105,8 @@ def test_a_damaged_file_of_torch_is_one_line(folder: pathlib.Path) -> None:
     """The file is named, then what is wrong with it."""
     (folder / "pytorch_model.bin").write_bytes(b"PK")
     assert faults_of(folder) == [
-        "pytorch_model.bin cannot be read: it is no zip archive, as torch writes them"
+        "pytorch_model.bin cannot be read: "
+        "it is neither a zip archive nor a pickle, as torch writes them"
     ]
 
 

@@ -92,10 +92,10 @@ def table(entries: Mapping[str, bytes]) -> bytes:
     return b"}(" + b"".join(text(name) + value for name, value in entries.items()) + b"u"
 
 
-def storage(dtype: str, key: str, elements: int) -> bytes:
-    """Push what stands for a storage."""
+def storage(dtype: str, key: str, elements: int, *part: bytes) -> bytes:
+    """Push what stands for a storage; `part` is what the format before 1.6 has besides."""
     kind = glob("torch", _STORAGES[dtype])
-    return group(text("storage"), kind, text(key), text("cpu"), number(elements)) + b"Q"
+    return group(text("storage"), kind, text(key), text("cpu"), number(elements), *part) + b"Q"
 
 
 def rebuild(*arguments: bytes) -> bytes:
@@ -107,6 +107,11 @@ def rebuild(*arguments: bytes) -> bytes:
 def vector(*, key: str = "0", elements: int = 2) -> bytes:
     """Push a whole float32 storage as a tensor of one axis."""
     return rebuild(storage("F32", key, elements), number(0), sizes([elements]), sizes([1]))
+
+
+def listing(*items: bytes) -> bytes:
+    """Push a list."""
+    return b"](" + b"".join(items) + b"e"
 
 
 def program(*parts: bytes) -> bytes:
@@ -150,6 +155,26 @@ def write_state_dict(
         )
         storages[str(key)] = tensor.astype(NUMPY_DTYPES[dtype]).tobytes()
     write_archive(path, program(table(entries)), storages)
+
+
+# The format before torch 1.6: five pickles, then the storages.
+
+FACTS: Final = program(table({"protocol_version": number(1001), "little_endian": b"\x88"}))
+
+
+def stream(
+    pickled: bytes,
+    storages: Mapping[str, bytes],
+    *,
+    magic: bytes = program(number(0x1950A86A20F9469CFC6C)),
+    version: bytes = program(number(1001)),
+    facts: bytes = FACTS,
+    keys: bytes | None = None,
+) -> bytes:
+    """Return a whole file; `storages` are float32 elements by key, of which `keys` is the list."""
+    listed = keys if keys is not None else program(listing(*(text(key) for key in storages)))
+    counted = [struct.pack("<q", len(content) // 4) + content for content in storages.values()]
+    return b"".join([magic, version, facts, pickled, listed, *counted])
 
 
 # What reading gives.

@@ -1,0 +1,275 @@
+"""Files of torch before 1.6: five pickles and raw storages, cut, lying, overfull, with code."""
+
+import os
+import pathlib
+import pickle
+import struct
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from export.tensor_file import TensorFileError
+from tests.export.torch_files import (
+    DATA_FOLDER,
+    EMPTY_TUPLE,
+    glob,
+    group,
+    listing,
+    number,
+    program,
+    read_file,
+    rebuild,
+    refuse_file,
+    sizes,
+    storage,
+    stream,
+    table,
+    text,
+)
+
+_TWO: Final = struct.pack("<2f", 1.5, -2)
+_FOUR: Final = struct.pack("<4f", 1, 2, 3, 4)
+
+
+def view(
+    whole: bytes, offset: int = 0, shape: tuple[int, ...] = (2,), strides: tuple[int, ...] = (1,)
+) -> bytes:
+    """Push a view of a storage."""
+    return rebuild(whole, number(offset), sizes(shape), sizes(strides))
+
+
+def vector(*, key: str = "0", elements: int = 2) -> bytes:
+    """Push a whole float32 storage as a tensor of one axis."""
+    return view(storage("F32", key, elements, b"N"), shape=(elements,))
+
+
+_ONE_VECTOR: Final = program(table({"x": vector()}))
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Return where a test may write its file."""
+    return tmp_path / "x.bin"
+
+
+def refuse(path: pathlib.Path, content: bytes) -> str:
+    path.write_bytes(content)
+    return refuse_file(path)
+
+
+def test_a_file_made_by_hand_is_read_as_torchs_are(path: pathlib.Path) -> None:
+    """What the tests below damage is whole before; storages lie in the order of their list."""
+    tables = program(table({"x": vector(), "y": vector(key="b", elements=4)}))
+    path.write_bytes(stream(tables, {"b": _FOUR, "0": _TWO}))
+    assert {name: found.tolist() for name, found in read_file(path).items()} == {
+        "x": [1.5, -2],
+        "y": [1, 2, 3, 4],
+    }
+
+
+def test_a_storage_is_shared_by_its_key(path: pathlib.Path) -> None:
+    """Rows, and the same elements the other way round."""
+    whole = storage("F32", "0", 4, b"N")
+    views = {"row": view(whole, 2), "turned": view(whole, shape=(2, 2), strides=(1, 2))}
+    path.write_bytes(stream(program(table(views)), {"0": _FOUR}))
+    found = read_file(path)
+    assert (found["row"].tolist(), found["turned"].tolist()) == ([3, 4], [[1, 3], [2, 4]])
+
+
+def part(start: int, elements: int) -> bytes:
+    """Push a part of a storage of four floats."""
+    return storage("F32", "0", 4, group(text("part"), number(start), number(elements)))
+
+
+def test_a_part_of_a_storage_begins_at_its_start(path: pathlib.Path) -> None:
+    """Early versions of torch tell such parts apart; the offset of a tensor counts from there."""
+    content = program(table({"x": view(part(1, 3), 1), "y": view(part(1, 3), 0)}))
+    path.write_bytes(stream(content, {"0": _FOUR}))
+    assert [found.tolist() for found in read_file(path).values()] == [[3, 4], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("whole", "offset", "fault"),
+    [
+        (part(1, 2), 1, "x reaches beyond its storage"),
+        (part(3, 2), 0, "the storage of x is too short for its elements"),
+        (part(2**47, 2), 0, "the storage of x is too short for its elements"),
+        (part(-1, 2), 0, "a tensor of it has a size, stride or offset that is no count"),
+        (part(0, -2), 0, "a tensor of it has a size, stride or offset that is no count"),
+        (
+            storage("F32", "0", 4, text("part")),
+            0,
+            "it refers to a part of a storage in a way that is not known",
+        ),
+        (
+            storage("F32", "0", 4, b"N", b"N"),
+            0,
+            "it refers to a part of a storage in a way that is not known",
+        ),
+        (storage("F32", "0", 4, b"N"), 3, "x reaches beyond its storage"),
+    ],
+)
+def test_a_part_that_the_storage_does_not_hold_is_refused(
+    path: pathlib.Path, whole: bytes, offset: int, fault: str
+) -> None:
+    """A tensor beyond the part, a part beyond the storage, no part at all."""
+    content = stream(program(table({"x": view(whole, offset)})), {"0": _FOUR})
+    assert refuse(path, content) == fault
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"magic": program(number(7))}, "it is a pickle, but none that torch wrote"),
+        ({"magic": _ONE_VECTOR}, "it is a pickle, but none that torch wrote"),
+        (
+            {"version": program(number(1002))},
+            "it is in a version of torch's format that is not known",
+        ),
+        (
+            {"facts": program(table({"little_endian": b"\x89"}))},
+            "it was written on a big-endian machine",
+        ),
+        ({"facts": program(b"N")}, "it was written on a big-endian machine"),
+        ({"keys": program(b"N")}, "it has no list of its storages"),
+        ({"keys": program(listing(number(0)))}, "it has no list of its storages"),
+        ({"keys": program(listing())}, "the storage of x is missing"),
+        (
+            {"keys": program(listing(text("0"), text("1")))},
+            "it lists a storage of which its table says nothing",
+        ),
+        ({"keys": program(listing(text("0"), text("0")))}, "it lists a storage twice"),
+        ({"pickled": program(EMPTY_TUPLE)}, "it holds no table of tensors"),
+        (
+            {"pickled": program(table({"x": vector(), "y": vector(elements=3)}))},
+            "it tells two things about one storage",
+        ),
+        (
+            {"pickled": program(table({"x": vector(), "y": view(storage("F16", "0", 2))}))},
+            "it tells two things about one storage",
+        ),
+        (
+            {"pickled": program(table({"x": vector(elements=3)}))},
+            "it ends before its last storage does",
+        ),
+        (
+            {"pickled": program(table({"x": vector(elements=1)}))},
+            "a storage of it has another length than its table says",
+        ),
+        (
+            {"pickled": program(table({"x": vector(elements=2**48)}))},
+            "it ends before its last storage does",
+        ),
+    ],
+)
+def test_pickles_that_do_not_fit_are_one_line(
+    path: pathlib.Path, options: dict[str, bytes], fault: str
+) -> None:
+    """Another magic number, version, byte order, list of storages, table, or length."""
+    assert (
+        refuse(path, stream(**{"pickled": _ONE_VECTOR, **options}, storages={"0": _TWO})) == fault
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 2**62, -1])
+def test_a_storage_of_another_length_is_refused(path: pathlib.Path, count: int) -> None:
+    """Its own header, before the elements, says it too."""
+    content = stream(_ONE_VECTOR, {"0": _TWO})
+    content = content[: -len(_TWO) - 8] + struct.pack("<q", count) + _TWO
+    assert refuse(path, content) == "a storage of it has another length than its table says"
+
+
+# Damage.
+
+
+def test_a_file_cut_anywhere_is_one_line(path: pathlib.Path) -> None:
+    """Every beginning, so in each pickle, between them, in a length and in the elements."""
+    whole = stream(_ONE_VECTOR, {"0": _TWO})
+    for length in range(len(whole)):
+        refuse(path, whole[:length])
+
+
+def test_a_file_without_its_first_pickles_is_one_line(path: pathlib.Path) -> None:
+    """What torch wrote, from every byte on that ends a pickle or looks so."""
+    whole = (DATA_FOLDER / "layouts-legacy.bin").read_bytes()
+    for place in range(len(whole)):
+        if whole[place : place + 1] == b".":
+            refuse(path, whole[place + 1 :])
+
+
+def test_a_file_with_any_byte_changed_raises_nothing_else(path: pathlib.Path) -> None:
+    """It is refused, or an element, a name or a size in it is another."""
+    whole = stream(_ONE_VECTOR, {"0": _TWO})
+    for place in range(len(whole)):
+        path.write_bytes(
+            whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]
+        )
+        try:
+            read_file(path)
+        except TensorFileError as error:
+            assert "\n" not in str(error)
+
+
+# Code, time and memory, in each of the five pickles.
+
+_PLACES: Final = ("magic", "version", "facts", "pickled", "keys")
+
+
+class _Caller:
+    """Pickles as a call."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: object) -> None:
+        self._call = (function, arguments)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return self._call
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("place", _PLACES)
+def test_a_call_is_refused_by_name_and_not_made(
+    path: pathlib.Path, place: str, protocol: int
+) -> None:
+    """The magic number is as little to be run as the table."""
+    call = pickle.dumps(_Caller(os.system, f"touch {path}.ran"), protocol)
+    fault = refuse(path, stream(**{"pickled": _ONE_VECTOR, place: call}, storages={"0": _TWO}))
+    assert fault.startswith("it asks for ")
+    assert [other.name for other in path.parent.iterdir()] == ["x.bin"]
+
+
+@pytest.mark.parametrize("place", _PLACES)
+def test_a_tuple_of_2_to_the_60_leaves_takes_no_time(path: pathlib.Path, place: str) -> None:
+    """It is neither hashed, compared nor shown, alone and in a list."""
+    nested = EMPTY_TUPLE + b"q\x00h\x00\x86q\x00" * 60
+    for value in (nested, listing(nested)):
+        options = {"pickled": _ONE_VECTOR, place: program(value)}
+        assert len(refuse(path, stream(**options, storages={"0": _TWO}))) < 100
+
+
+def test_a_whole_model_is_refused_by_its_class(path: pathlib.Path) -> None:
+    """The old format keeps the class and its source: neither is looked at."""
+    module = group(text("module"), glob("my.models", "Model"), text("m.py"), text("import os"))
+    content = stream(program(table({"x": module + b"Q"})), {"0": _TWO})
+    assert refuse(path, content) == "it asks for my.models.Model, which no state dict needs"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"\x80\x02X" + struct.pack("<I", 2**31),
+        stream(_ONE_VECTOR, {}, keys=b"\x80\x02X\xff\xff\xff\xff"),
+    ],
+    ids=["first", "last"],
+)
+def test_a_pickle_of_any_size_is_not_read(path: pathlib.Path, start: bytes) -> None:
+    """A text of two gigabytes, in a file that has them."""
+    path.write_bytes(start)
+    os.truncate(path, 2**32 + 2**20)
+    tracemalloc.start()
+    try:
+        assert refuse_file(path).startswith("its table is damaged")
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
