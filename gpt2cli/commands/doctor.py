@@ -1,5 +1,8 @@
 """`gpt2 doctor`: what this machine can run, and what mends what it cannot."""
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from gpt2cli import exit_codes
@@ -8,14 +11,25 @@ from gpt2cli.commands.options.doctor import DoctorOptions
 
 
 @flatten
-def doctor(*, looking: DoctorOptions) -> None:
+def doctor(
+    *,
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FOLDER ...",
+            show_default=False,
+            help="Model folders of your own, to look at as at those in the cache.",
+        ),
+    ] = None,
+    looking: DoctorOptions,
+) -> None:
     """Tell what this machine can run, and what is missing.
 
     It runs a step of the starter model where --device asks for it, so what it
     says of the device has been tried; in a CUDA session it counts the nodes that
     ONNX Runtime keeps on the CPU. Problems come last, each with how to fix it.
     The exit code is 1 if what was asked for cannot work: nothing runs on
-    --device, or --verify finds a damaged model.
+    --device, a FOLDER is damaged, or --verify finds a damaged model.
 
     With --json it is one record: "system", "python", "cpu", "cores", "versions",
     "providers", "cuda", "step", "places", "hub", "models", "verified",
@@ -26,6 +40,8 @@ def doctor(*, looking: DoctorOptions) -> None:
     gpt2 doctor
 
     gpt2 doctor --device cuda --json | jq .problems
+
+    gpt2 doctor --verify ./my-model
     """
     from gpt2cli.doctor import diagnose  # heavy: not for --help
     from gpt2cli.terminal.doctor_view import format_diagnosis
@@ -34,7 +50,11 @@ def doctor(*, looking: DoctorOptions) -> None:
 
     with Notes(quiet=looking.quiet) as notes, open_result(None) as writer:
         found = diagnose(
-            looking.device, offline=looking.offline, verify=looking.verify, listener=notes
+            looking.device,
+            offline=looking.offline,
+            verify=looking.verify,
+            folders=folders or (),
+            listener=notes,
         )
         notes.pause()
         writer.write(format_diagnosis(found, json=looking.json))

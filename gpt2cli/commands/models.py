@@ -125,19 +125,23 @@ def pull(
 def show(
     *, name: CachedName, revision: Commit = None, precision: Precision = None, json: Json = False
 ) -> None:
-    """Print a cached model's configuration, parameters, and the graph's inputs and outputs.
+    """Print a model's configuration, parameters, and the graph's inputs and outputs.
+
+    NAME may be a model folder of your own. All of it is read, to find damage.
 
     For example:
 
     gpt2 models show gpt2
 
+    gpt2 models show ./my-model
+
     gpt2 models show gpt2 --json | jq .config
     """
-    from gpt2cli.store import describe_model, find_cached
+    from gpt2cli.store import describe_model, find_described
     from gpt2cli.terminal.result import open_result
 
     with open_result(None) as writer:
-        for model in find_cached(name, revision=revision, precision=precision):
+        for model in find_described(name, revision=revision, precision=precision):
             described = _as_record(model) | describe_model(model)
             writer.write(
                 f"{json_format.dumps(described)}\n" if json else _format_described(described)

@@ -34,10 +34,13 @@ def diagnose(
     *,
     offline: bool,
     verify: bool,
+    folders: Sequence[Path] = (),
     listener: Listener,
     ask: Callable[[str], None] | None = None,
 ) -> Diagnosis:
-    """Look at everything; `verify` reads the cached models whole, `ask` asks the hub.
+    """Look at everything; `verify` reads the models whole, `ask` asks the hub.
+
+    `folders`: models of the user's own, beside those in the cache.
 
     Raises:
         UsageError: if `asked` is no device.
@@ -46,15 +49,17 @@ def diagnose(
     versions = find_versions(PACKAGES)
     engine, broken = _import_engine()
     cuda = _look_at_cuda(engine) if engine is not None else Cuda()
-    listener.stage("reading the cached models")
-    models = list(check_models(verify=verify))  # before a damaged starter is exported again
+    listener.stage("reading the models")
+    # Before a damaged starter is exported again.
+    models = list(check_models(verify=verify, folders=folders))
     step = Step(asked, reason=broken)
     if engine is not None:
         listener.stage(f"running a step of {_MODEL}")
         step = _run_step(asked, _Silent())
     listener.stage("asking the hub")
     hub = ask_hub(offline=offline or is_offline(), ask=ask)
-    works = step.ran_on is not None and not (verify and any(model.fault for model in models))
+    asked_for = [model for model in models if verify or not model.cached]
+    works = step.ran_on is not None and not any(model.fault for model in asked_for)
     return Diagnosis(
         system=platform.platform(),
         python=platform.python_version(),
@@ -97,7 +102,8 @@ def find_problems(
         yield Problem(told, "models that are here run all the same, with --offline at once")
     for model in models:
         if model.fault is not None:
-            yield Problem(model.fault, f"gpt2 models rm {Path(model.path).name}")
+            advice = f"gpt2 models rm {Path(model.path).name}" if model.cached else None
+            yield Problem(model.fault, advice)
 
 
 def _import_engine() -> tuple[ModuleType | None, str | None]:

@@ -51,13 +51,14 @@ class HubAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CheckedModel:
-    """A model in the cache, and what is wrong with it."""
+    """A model in the cache, or a folder of the user's own, and what is wrong with it."""
 
     name: str
     precision: str
     path: str
     size: int  # bytes
     fault: str | None
+    cached: bool = True
 
 
 @dataclass(frozen=True, slots=True)

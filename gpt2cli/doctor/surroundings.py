@@ -5,16 +5,14 @@ import shutil
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from gpt2cli.doctor.facts import CheckedModel, HubAnswer, Place
-from gpt2cli.errors import Gpt2Error
-from gpt2cli.model_folder import read_model_folder
-from gpt2cli.store import list_cached
+from gpt2cli.store import CachedModel, find_fault, list_cached, summarise_folder
 from gpt2cli.store.answers import answer_within
-from gpt2cli.store.places import cache_folder, state_folder
+from gpt2cli.store.places import cache_folder, spare_models_folder, state_folder
 
 PACKAGES: Final = (
     *("gpt2", "onnxruntime", "onnxruntime-gpu", "onnx", "numpy", "tokenizers"),
@@ -30,7 +28,13 @@ def list_places() -> dict[str, Path]:
     home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     hub = Path(os.environ.get("HF_HOME") or Path(home) / "huggingface") / "hub"
     hub = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or hub)
-    return {"cache": cache_folder(), "state": state_folder(), "hub-cache": hub.expanduser()}
+    spare = spare_models_folder()
+    return {
+        "cache": cache_folder(),
+        **({"spare": spare} if spare.exists() else {}),
+        "state": state_folder(),
+        "hub-cache": hub.expanduser(),
+    }
 
 
 def look_at(name: str, path: Path) -> Place:
@@ -50,17 +54,21 @@ def look_at(name: str, path: Path) -> Place:
     return Place(name, str(path), size, free, os.access(there, os.W_OK | os.X_OK))
 
 
-def check_models(*, verify: bool) -> Iterator[CheckedModel]:
-    """Yield the cached models with what is wrong with them; `verify` reads them whole."""
+def check_models(*, verify: bool, folders: Sequence[Path] = ()) -> Iterator[CheckedModel]:
+    """Yield the cached models and the user's own `folders` with what is wrong with them.
+
+    `verify` reads them whole.
+    """
     for model in list_cached():
-        fault = model.fault
-        if fault is None and verify:
-            try:
-                fault = read_model_folder(model.path).find_damage()
-            except Gpt2Error as error:
-                fault = str(error)
-            fault = fault and f"{model.path}: {fault}"
-        yield CheckedModel(model.name, model.precision, str(model.path), model.size, fault)
+        yield _check(model, cached=True, verify=verify)
+    for folder in folders:
+        yield _check(summarise_folder(folder), cached=False, verify=verify)
+
+
+def _check(model: CachedModel, *, cached: bool, verify: bool) -> CheckedModel:
+    fault = find_fault(model) if verify else model.fault
+    path = str(model.path)
+    return CheckedModel(model.name, model.precision, path, model.size, fault, cached=cached)
 
 
 def ask_hub(*, offline: bool, ask: Callable[[str], None] | None = None) -> HubAnswer:

@@ -4,8 +4,11 @@ from gpt2cli.store.catalogue import (
     CachedModel,
     describe_model,
     find_cached,
+    find_described,
+    find_fault,
     list_cached,
     remove_cached,
+    summarise_folder,
 )
 from gpt2cli.store.exports import export_to
 from gpt2cli.store.hub import Hub
@@ -28,8 +31,11 @@ __all__ = [
     "export_to",
     "find_cached",
     "find_checkpoint",
+    "find_described",
+    "find_fault",
     "find_model",
     "list_cached",
     "pull_model",
     "remove_cached",
+    "summarise_folder",
 ]

@@ -1,17 +1,18 @@
 """What is in the cache: lists, describes and removes exported models."""
 
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from export.whole import sync_folder
 from gpt2cli.errors import ModelError
-from gpt2cli.model_folder import read_manifest, read_model_folder
+from gpt2cli.model_folder import is_model_folder, read_manifest, read_model_folder
 from gpt2cli.store.exports import describe_folder
-from gpt2cli.store.names import STARTER, FolderName, HubName, parse_name
-from gpt2cli.store.places import models_folder
+from gpt2cli.store.names import HUB_ALIASES, STARTER, FolderName, HubName, parse_name
+from gpt2cli.store.places import readable_models_folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,42 @@ class CachedModel:
 
 
 def list_cached() -> list[CachedModel]:
-    """Return every exported model in the cache, by name; damaged ones too, with their fault."""
+    """Return every exported model in the cache, by name; damaged ones too, with their fault.
+
+    With those that went to the temporary folder because the cache could not be written.
+    """
+    folders = [path for models in readable_models_folders() for path in _list_folders(models)]
+    return sorted(map(summarise_folder, folders), key=lambda model: (model.name, str(model.path)))
+
+
+def summarise_folder(path: Path) -> CachedModel:
+    """Return what a list tells of a model folder, in the cache or not; its fault, if damaged."""
+    name, revision, precision = _name(path)
     try:
-        folders = [path for path in models_folder().glob("[!.]*") if path.is_dir()]
-    except OSError:
-        return []
-    return sorted(map(_summarise, folders), key=lambda model: (model.name, str(model.path)))
+        size = sum(file.stat().st_size for file in path.glob("[!.]*"))
+        read_model_folder(path)
+    except ModelError as error:
+        return CachedModel(name, revision, precision, size, path, str(error))
+    except OSError as error:
+        return CachedModel(name, revision, precision, 0, path, f"{path}: {error.strerror}")
+    return CachedModel(name, revision, precision, size, path)
+
+
+def find_described(
+    name: str, *, revision: str | None = None, precision: str | None = None
+) -> list[CachedModel]:
+    """Return the models that `name` means as `find_cached` does, or the model folder that it is.
+
+    Raises:
+        ModelError: if there is none.
+    """
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111 (pathlib's raises for an unknown user)
+    if name in (STARTER, *HUB_ALIASES) or not is_model_folder(folder):
+        return find_cached(name, revision=revision, precision=precision)
+    found = _choose([summarise_folder(folder)], revision, precision)
+    if not found:
+        raise ModelError(f"{name} is a model folder of another revision or precision")
+    return found
 
 
 def find_cached(
@@ -47,12 +78,7 @@ def find_cached(
     """
     wanted = _cached_name(name)
     named = [model for model in list_cached() if wanted in (model.name, model.path.name)]
-    found = [
-        model
-        for model in named
-        if (revision is None or (model.revision or "").startswith(revision))
-        and precision in (None, model.precision)
-    ]
+    found = _choose(named, revision, precision)
     if not found:
         other = " of that revision or precision" if named else ""
         raise ModelError(f"{name} is not in the cache{other}; `gpt2 models list` shows what is")
@@ -60,14 +86,26 @@ def find_cached(
 
 
 def describe_model(model: CachedModel) -> dict[str, Any]:
-    """Return what `export` knows of a cached model, beside what the list says.
+    """Return what `export` knows of a model, beside what the list says; reads all of it.
 
     Raises:
         ModelError: if it is damaged.
     """
-    if model.fault is not None:
-        raise ModelError(model.fault)
+    fault = find_fault(model)
+    if fault is not None:
+        raise ModelError(fault)
     return describe_folder(model.path)
+
+
+def find_fault(model: CachedModel) -> str | None:
+    """Return why a model cannot be used, if need be from its files' recorded hashes."""
+    if model.fault is not None:
+        return model.fault
+    try:
+        damage = read_model_folder(model.path).find_damage()
+    except ModelError as error:
+        return str(error)
+    return damage and f"{model.path}: {damage}; export again"
 
 
 def remove_cached(models: Sequence[CachedModel]) -> None:
@@ -88,6 +126,24 @@ def remove_cached(models: Sequence[CachedModel]) -> None:
             raise ModelError(f"cannot remove {model.path}: {error.strerror}") from error
 
 
+def _list_folders(models: Path) -> list[Path]:
+    try:
+        return [path for path in models.glob("[!.]*") if path.is_dir()]
+    except OSError:
+        return []
+
+
+def _choose(
+    models: Iterable[CachedModel], revision: str | None, precision: str | None
+) -> list[CachedModel]:
+    return [
+        model
+        for model in models
+        if (revision is None or (model.revision or "").startswith(revision))
+        and precision in (None, model.precision)
+    ]
+
+
 def _cached_name(name: str) -> str:
     """Return the name under which the cache knows what the user calls `name`."""
     if name == STARTER or any(name == model.path.name for model in list_cached()):
@@ -96,18 +152,6 @@ def _cached_name(name: str) -> str:
     if isinstance(meaning, HubName):
         return meaning.repo
     return str(meaning.path.resolve()) if isinstance(meaning, FolderName) else name
-
-
-def _summarise(path: Path) -> CachedModel:
-    name, revision, precision = _name(path)
-    try:
-        size = sum(file.stat().st_size for file in path.glob("[!.]*"))
-        read_model_folder(path)
-    except ModelError as error:
-        return CachedModel(name, revision, precision, size, path, str(error))
-    except OSError as error:
-        return CachedModel(name, revision, precision, 0, path, f"{path}: {error.strerror}")
-    return CachedModel(name, revision, precision, size, path)
 
 
 def _name(path: Path) -> tuple[str, str | None, str]:

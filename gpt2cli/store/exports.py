@@ -8,15 +8,15 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from export.whole import remove_leftovers
 from gpt2cli.errors import ModelError
-from gpt2cli.model_folder import GRAPH_VERSION, ModelFolder, is_model_folder, read_model_folder
-from gpt2cli.store.places import models_folder, writable_models_folder
+from gpt2cli.model_folder import GRAPH_VERSION, ModelFolder, read_model_folder
+from gpt2cli.store.places import readable_models_folders, writable_models_folder
 
 Report = Callable[[str], None]
 
@@ -31,26 +31,29 @@ class ExportKey:
 
     @property
     def folder_name(self) -> str:
-        """The model folder's name in the cache."""
-        key = json.dumps([self.origin, self.precision, GRAPH_VERSION], sort_keys=True)
+        """The model folder's name in the cache: the same one when a local checkpoint changes."""
+        source = self.origin.get("path", self.origin)
+        key = json.dumps([source, self.precision, GRAPH_VERSION], sort_keys=True)
         digest = hashlib.sha256(key.encode()).hexdigest()[:16]
         label = re.sub(r"[^\w.-]+", "--", self.label)[-60:]
         return f"{label}-{self.precision}-{digest}"
 
 
 def find_exported(key: ExportKey) -> ModelFolder | None:
-    """Return the model folder from the cache if it is there and whole."""
-    folder = models_folder() / key.folder_name
-    try:
-        return read_model_folder(folder) if is_model_folder(folder) else None
-    except ModelError:
-        return None
+    """Return the model folder from the cache if it is there, whole, and of the source as it is."""
+    for models in readable_models_folders():
+        with suppress(ModelError):
+            folder = read_model_folder(models / key.folder_name)
+            if folder.source == key.origin:
+                return folder
+    return None
 
 
 def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report) -> ModelFolder:
     """Return the exported model, converting the checkpoint if the cache has it not.
 
-    Processes that ask at the same moment wait for one of them.
+    Processes that ask at the same moment wait for one of them. What was exported of a local
+    checkpoint before it changed is replaced.
 
     Raises:
         ModelError: if the checkpoint cannot be converted or the cache not written.
@@ -65,17 +68,27 @@ def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report
     remove_leftovers(models)
     stage(f"waiting for another gpt2 that exports {key.label}")
     with FileLock(models / f".{key.folder_name}.lock"):
-        try:
-            return read_model_folder(folder)
-        except ModelError:
-            if folder.exists():
-                note(f"the exported {key.label} is damaged; exporting it again")
-                shutil.rmtree(folder)
+        found = find_exported(key)
+        if found is not None:
+            return found
+        _make_way(folder, key.label, note)
         note(f"exporting {key.label} for its first use (kept in {models})")
         export_to(
-            checkpoint, folder, precision=key.precision, origin=key.origin, note=note, stage=stage
+            checkpoint, folder, precision=key.precision, origin=key.origin, force=True, stage=stage
         )
-    return read_model_folder(folder)
+        return read_model_folder(folder)
+
+
+def _make_way(folder: Path, label: str, note: Report) -> None:
+    """Remove what is in a new export's place, unless that can take the place of it."""
+    if not folder.exists():
+        return
+    try:
+        read_model_folder(folder)
+        note(f"{label} has changed since it was exported; its old export goes")
+    except ModelError:
+        note(f"the exported {label} is damaged; exporting it again")
+        shutil.rmtree(folder)
 
 
 def export_to(

@@ -61,7 +61,7 @@ def parse_name(name: str) -> ModelName:
         return StarterName()
     if name in HUB_ALIASES:
         return HubName(HUB_ALIASES[name])
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 (pathlib's raises for an unknown user)
     if name and (_is_folder(path) or put_back(path)):
         return FolderName(path)
     if os.path.isfile(path):  # noqa: PTH113 (pathlib's may raise)

@@ -28,6 +28,21 @@ def models_folder() -> Path:
     return cache_folder() / "models"
 
 
+def spare_models_folder() -> Path:
+    """Return the private temporary folder of models, for where the cache cannot be written."""
+    owner = os.getuid() if hasattr(os, "getuid") else "user"
+    return Path(tempfile.gettempdir()) / f"gpt2-cache-{owner}"
+
+
+def readable_models_folders() -> list[Path]:
+    """Return the folders that may hold exported models: the cache's, and the temporary one."""
+    spare = spare_models_folder()
+    with suppress(OSError):
+        if _find_foreign_owner(spare) is None:
+            return [models_folder(), spare]
+    return [models_folder()]
+
+
 def writable_models_folder(note: Callable[[str], None]) -> Path:
     """Return the cache's folder of models, or a private temporary one if it cannot be written.
 
@@ -38,8 +53,7 @@ def writable_models_folder(note: Callable[[str], None]) -> Path:
     reason = _try_write(usual)
     if reason is None:
         return usual
-    owner = os.getuid() if hasattr(os, "getuid") else "user"
-    other = Path(tempfile.gettempdir()) / f"gpt2-cache-{owner}"
+    other = spare_models_folder()
     other_reason = _try_write(other) or _find_foreign_owner(other)
     if other_reason is not None:
         raise ModelError(

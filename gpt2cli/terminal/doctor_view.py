@@ -98,4 +98,6 @@ def _describe_models(diagnosis: Diagnosis) -> str:
     models = diagnosis.models
     damaged = sum(model.fault is not None for model in models)
     checked = "read whole" if diagnosis.verified else "--verify reads them whole"
-    return f"{len(models)} cached, {damaged} damaged ({checked})"
+    own = sum(not model.cached for model in models)
+    named = f", {own} named" if own else ""
+    return f"{len(models) - own} cached{named}, {damaged} damaged ({checked})"

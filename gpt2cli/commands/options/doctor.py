@@ -22,7 +22,7 @@ class DoctorOptions:
     offline: Offline = False
     verify: Annotated[
         bool,
-        option(REPORT, "--verify", help="Read every cached model whole, to find damage."),
+        option(REPORT, "--verify", help="Read every model whole, to find damage."),
     ] = False
     json: Annotated[bool, option(REPORT, "--json", help="Print one JSON record, not lines.")] = (
         False

@@ -1,6 +1,7 @@
 """Claims about `gpt2 doctor`, in this process: lines, record, exit code."""
 
 import json
+import pathlib
 from collections.abc import Iterator
 
 import pytest
@@ -44,11 +45,18 @@ def test_cached_models_are_read_whole_where_that_is_asked() -> None:
     assert "1 cached, 0 damaged (read whole)" in result.stdout
 
 
+def test_a_folder_that_is_no_model_folder_is_a_failure(tmp_path: pathlib.Path) -> None:
+    """It was asked for by its name, whether or not it is to be read whole."""
+    result = invoke("doctor", tmp_path, "--device", "cpu", "--offline")
+    assert result.exit_code == 1
+    assert f"{tmp_path} is no model folder: it has no export.json" in result.stdout
+    assert " 1 named, 1 damaged (" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
         (["--device", "gpu"], "--device: expected auto, cpu, cuda or cuda:N, found 'gpu'"),
-        (["more"], "more"),
         (["--thread"], "--thread"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -40,6 +41,47 @@ def test_show_prints_config_parameters_and_the_graphs_inputs() -> None:
     assert "  n_layer  6" in lines
     assert shown["parameters"] == 5918720
     assert shown["inputs"][0] == ["input_ids", "int64", ["B", "S"]]
+
+
+def test_show_takes_a_model_folder_of_the_users_own(starter_folder: pathlib.Path) -> None:
+    """Described as one in the cache is, by the path that was given."""
+    result = CliRunner().invoke(app, ["models", "show", str(starter_folder), "--json"])
+    shown = json.loads(result.stdout)
+
+    assert (shown["path"], shown["parameters"]) == (str(starter_folder), 5918720)
+
+
+def test_rm_does_not_take_a_folder_of_the_users_own(
+    starter_folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """It removes from the cache alone."""
+    own = shutil.copytree(starter_folder, tmp_path / "own")
+    result = CliRunner().invoke(app, ["models", "rm", str(own), "--yes"])
+
+    assert result.exit_code == 1
+    assert "is not in the cache" in result.stderr
+    assert (own / "model.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("models", "show"), ("doctor", "--device", "cpu", "--offline", "--verify")]
+)
+def test_a_bit_that_flipped_in_a_folder_of_the_users_own_is_found(
+    starter_folder: pathlib.Path, tmp_path: pathlib.Path, command: tuple[str, ...]
+) -> None:
+    """By the sha256 that `export` recorded; the size is the same."""
+    own = shutil.copytree(starter_folder, tmp_path / "own")
+    whole = CliRunner().invoke(app, [*command, str(own)])
+    with (own / "model.onnx.data").open("r+b") as file:
+        byte = file.read(1)[0]
+        file.seek(0)
+        file.write(bytes([byte ^ 1]))
+    damaged = CliRunner().invoke(app, [*command, str(own)])
+
+    told = f"{own}: model.onnx.data is damaged: its sha256 is not the recorded one; export again"
+    assert (whole.exit_code, damaged.exit_code) == (0, 1)
+    assert told not in whole.output
+    assert told in damaged.output
 
 
 def test_each_precision_is_a_model_of_its_own() -> None:

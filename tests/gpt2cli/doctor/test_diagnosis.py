@@ -88,7 +88,7 @@ def test_a_damaged_model_is_a_failure_where_it_was_looked_for(
 ) -> None:
     """Found by chance it is a problem alone."""
     broken = CheckedModel("m", "fp32", "/models/m-fp32-1", 1, "/models/m-fp32-1: damaged")
-    monkeypatch.setattr("gpt2cli.doctor.diagnosis.check_models", lambda *, verify: [broken])
+    monkeypatch.setattr("gpt2cli.doctor.diagnosis.check_models", lambda **asked: [broken])
     problem = Problem("/models/m-fp32-1: damaged", "gpt2 models rm m-fp32-1")
     for verify in (True, False):
         found = look("cpu", verify=verify)

@@ -101,7 +101,7 @@ def test_read_whole_they_show_any_damage(cached: pathlib.Path) -> None:
     """By the recorded hashes."""
     flip_last_byte(cached / "model.onnx.data")
     [model] = check_models(verify=True)
-    damage = "model.onnx.data is damaged: its sha256 is not the recorded one"
+    damage = "model.onnx.data is damaged: its sha256 is not the recorded one; export again"
     assert model.fault == f"{cached}: {damage}"
 
 

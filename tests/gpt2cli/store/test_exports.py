@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -15,7 +16,7 @@ from export.precision import Precision
 from export.whole import PartialFolder
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import read_model_folder
-from gpt2cli.store import exports
+from gpt2cli.store import exports, list_cached
 from gpt2cli.store.exports import ExportKey, check_again, export_once, find_exported, local_origin
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.store.conftest import Told
@@ -49,13 +50,33 @@ def test_the_second_time_nothing_is_exported(checkpoint: pathlib.Path, told: Tol
     assert "exporting small for its first use" in told.notes[0]
 
 
-def test_a_changed_checkpoint_is_another_export(checkpoint: pathlib.Path, told: Told) -> None:
-    """A local folder is known by path, sizes and times."""
+def test_a_changed_checkpoint_is_exported_again_in_place_of_the_old_export(
+    checkpoint: pathlib.Path, told: Told
+) -> None:
+    """As often as it is saved: a path and precision has one export, of the files as they are."""
     first = _export(checkpoint, told)
-    config = checkpoint / "config.json"
-    config.write_text(config.read_text() + "\n")
+    for seconds in (1, 2, 3):
+        os.utime(checkpoint / "config.json", (seconds, seconds))
+        again = _export(checkpoint, told)
 
-    assert _export(checkpoint, told) != first
+        assert read_model_folder(again).source == local_origin(checkpoint)
+        assert list(again.parent.glob("[!.]*")) == [again]
+    assert again == first
+    assert sum("its old export goes" in note for note in told.notes) == 3
+
+
+def test_an_export_that_failed_leaves_the_old_one(checkpoint: pathlib.Path, told: Told) -> None:
+    """Who takes the change back has lost nothing."""
+    folder = _export(checkpoint, told)
+    weights = checkpoint / "model.safetensors"
+    content, times = weights.read_bytes(), weights.stat()
+    weights.write_bytes(b"")
+    with pytest.raises(ModelError):
+        _export(checkpoint, told)
+    weights.write_bytes(content)
+    os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    assert find_exported(_key(checkpoint)) == read_model_folder(folder)
 
 
 @pytest.mark.parametrize("name", ["model.onnx.data", "model.onnx", "export.json", "tokenizer.json"])
@@ -159,6 +180,24 @@ def test_a_cache_that_cannot_be_written_moves_elsewhere_with_a_note(
 
     assert folder.is_relative_to(elsewhere)
     assert "cannot be written" in told.notes[0]
+    assert [model.path for model in list_cached()] == [folder]
+    assert find_exported(_key(checkpoint)) == read_model_folder(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no owner")
+def test_a_temporary_cache_that_others_can_write_is_not_read(
+    checkpoint: pathlib.Path, told: Told, home: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody may have laid it there, with a model of their own."""
+    monkeypatch.setattr("tempfile.tempdir", str(home))
+    spare = home / f"gpt2-cache-{os.getuid()}"
+    shutil.move(_export(checkpoint, told).parent, spare)
+
+    assert len(list_cached()) == 1
+    spare.chmod(0o777)
+
+    assert list_cached() == []
+    assert find_exported(_key(checkpoint)) is None
 
 
 def test_no_place_at_all_is_one_line_that_says_what_to_set(

@@ -75,7 +75,9 @@ def test_a_file_is_no_model(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
         parse_name("folder/model.onnx")
 
 
-@pytest.mark.parametrize("name", ["./missing", "../x", "~/none", "a/b/c", "/no/such", "a\0b", ""])
+@pytest.mark.parametrize(
+    "name", ["./missing", "../x", "~/none", "~nobody-here/x", "a/b/c", "/no/such", "a\0b", ""]
+)
 def test_a_path_that_does_not_exist_is_refused(name: str) -> None:
     """Nothing that looks like a path is sent to the hub."""
     with pytest.raises(ModelError):
