@@ -5,6 +5,7 @@ Names are the published ones without the `transformer.` prefix: `wte.weight`,
 """
 
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -182,7 +183,7 @@ def open_checkpoint(folder: Path) -> Iterator[Checkpoint]:
     """
     with ExitStack() as opened:
         for name, file_type in WEIGHTS_FILES.items():
-            if (folder / name).is_file():
+            if (folder / name).exists() or (folder / name).is_symlink():
                 yield Checkpoint(folder, _open_weights(folder / name, file_type, opened))
                 return
         raise CheckpointError(folder, [_describe_missing(folder)])
@@ -197,13 +198,16 @@ def _open_weights(path: Path, file_type: FileType, opened: ExitStack) -> TensorF
 def _open_file(path: Path, file_type: FileType, opened: ExitStack) -> TensorFile:
     """Open one file of tensors; the stack closes it."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
+            raise TensorFileError("it is a folder, pipe or device, expected a file")
         file = opened.enter_context(path.open("rb"))
         if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
             raise TensorFileError("it is a Git LFS pointer to the weights; run `git lfs pull`")
         file.seek(0)
         return file_type(path, file)
     except FileNotFoundError as error:
-        raise CheckpointError(path.parent, [f"{path.name} is missing"]) from error
+        fault = "is a link to a file that is missing" if path.is_symlink() else "is missing"
+        raise CheckpointError(path.parent, [f"{path.name} {fault}"]) from error
     except TensorFileError as error:
         raise CheckpointError(path.parent, [f"{path.name} cannot be read: {error}"]) from error
     except OSError as error:

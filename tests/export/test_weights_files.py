@@ -1,6 +1,7 @@
 """Which files of a folder hold its weights, and weights that are spread over several."""
 
 import json
+import os
 import pathlib
 from collections.abc import Callable
 from typing import Any, Final
@@ -77,10 +78,8 @@ def test_a_damaged_file_is_not_passed_over_for_another_kind(folder: pathlib.Path
     assert fault.startswith("model.safetensors cannot be read: ")
 
 
-@pytest.mark.parametrize("name", ["", "model.safetensors", "pytorch_model.bin"])
-def test_no_weights_are_one_fault(folder: pathlib.Path, name: str) -> None:
-    """Nothing there, or a folder of that name: both files are named that would do."""
-    (folder / name).mkdir(exist_ok=True)
+def test_no_weights_are_one_fault(folder: pathlib.Path) -> None:
+    """Both files are named that would do."""
     assert faults_of(folder) == ["model.safetensors is missing, and so is pytorch_model.bin"]
 
 
@@ -99,6 +98,33 @@ def test_a_git_lfs_pointer_is_told_as_what_it_is(folder: pathlib.Path, name: str
     (folder / name).write_text(pointer)
     [fault] = faults_of(folder)
     assert fault.startswith(f"{name} cannot be read: it is a Git LFS pointer")
+
+
+_NO_FILE: Final = "cannot be read: it is a folder, pipe or device, expected a file"
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (pathlib.Path.mkdir, _NO_FILE),
+        (os.mkfifo, _NO_FILE),
+        (lambda path: path.symlink_to("/dev/zero"), _NO_FILE),
+        (lambda path: path.symlink_to(path), "cannot be read: Too many levels of symbolic links"),
+        (lambda path: path.symlink_to("nowhere"), "is a link to a file that is missing"),
+    ],
+    ids=["folder", "pipe", "device", "loop", "dangling"],
+)
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin", _SHARDS[0]])
+def test_what_is_no_file_is_refused_unopened(
+    folder: pathlib.Path, name: str, make: Callable[[pathlib.Path], object], fault: str
+) -> None:
+    """Whole or a shard; it is not passed over for another kind of file, which is there too."""
+    write_weights(folder, "pytorch_model.bin.index.json", 0)
+    if name == _SHARDS[0]:
+        write_shards(folder)
+        (folder / name).unlink()
+    make(folder / name)
+    assert faults_of(folder) == [f"{name} {fault}"]
 
 
 def test_a_damaged_file_of_torch_is_one_line(folder: pathlib.Path) -> None:
@@ -233,26 +259,6 @@ def test_a_damaged_index_is_one_line(folder: pathlib.Path, content: str, fault: 
     """No JSON, nested without end, no object, no table, a shard that is a number, nothing."""
     (folder / _INDEX).write_text(content)
     assert [told.startswith(f"{_INDEX} {fault}") for told in faults_of(folder)] == [True]
-
-
-def _make_folder(path: pathlib.Path) -> None:
-    path.mkdir()
-
-
-def _make_loop(path: pathlib.Path) -> None:
-    path.symlink_to(path)
-
-
-@pytest.mark.parametrize("make", [_make_folder, _make_loop])
-def test_a_shard_that_is_no_file_is_one_line(
-    folder: pathlib.Path, make: Callable[[pathlib.Path], None]
-) -> None:
-    """A folder, or a link to itself."""
-    write_shards(folder)
-    (folder / _SHARDS[0]).unlink()
-    make(folder / _SHARDS[0])
-    [fault] = faults_of(folder)
-    assert fault.startswith(f"{_SHARDS[0]} cannot be read: ")
 
 
 def test_a_name_that_no_file_system_takes_is_one_line(folder: pathlib.Path) -> None:
