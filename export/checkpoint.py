@@ -18,6 +18,7 @@ from export.config import GPT2Config
 from export.errors import CheckpointError
 from export.safetensors_file import SafetensorsFile
 from export.sharded_file import ShardedFile
+from export.small_files import LFS_POINTER
 from export.tensor_file import Shape, TensorFile, TensorFileError
 from export.torch_file import TorchFile
 from export.weight_names import find_published, list_some
@@ -43,7 +44,6 @@ _OTHER_WEIGHTS: Final = (
     "rust_model.ot",
     "model.ckpt.index",
 )
-_LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 
 _DTYPES: Final = ("F32", "F16", "BF16", "F64")
 _DTYPES_IN_WORDS: Final = f"{', '.join(_DTYPES[:-1])} or {_DTYPES[-1]}"
@@ -201,7 +201,7 @@ def _open_file(path: Path, file_type: FileType, opened: ExitStack) -> TensorFile
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
             raise TensorFileError("it is a folder, pipe or device, expected a file")
         file = opened.enter_context(path.open("rb"))
-        if file.read(len(_LFS_POINTER)) == _LFS_POINTER:
+        if file.read(len(LFS_POINTER)) == LFS_POINTER:
             raise TensorFileError("it is a Git LFS pointer to the weights; run `git lfs pull`")
         file.seek(0)
         return file_type(path, file)

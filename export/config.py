@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from export.checkpoint_files import read_object
 from export.errors import CheckpointError
-from export.json_file import read_object
 
 # Hugging Face's ACT2FN name -> the formula that export/graph.py and export/reference.py implement.
 ACTIVATIONS: Final[Mapping[str, str]] = {

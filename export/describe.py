@@ -1,6 +1,5 @@
 """Describes a model folder for people: its configuration, parameters, and the graph's table."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import onnx
 
 from export.checkpoint import expected_weights
+from export.checkpoint_files import read_object
 from export.config import read_config
 from export.graph_files import MODEL_FILE
 
@@ -24,7 +24,7 @@ def describe(folder: Path) -> dict[str, Any]:
     graph = onnx.load(folder / MODEL_FILE, load_external_data=False).graph
     shapes = expected_weights(read_config(folder)).values()
     return {
-        "config": json.loads((folder / "config.json").read_bytes()),
+        "config": dict(read_object(folder / "config.json")),
         "parameters": sum(math.prod(shape) for shape in shapes),
         "inputs": [_describe_value(value) for value in graph.input],
         "outputs": [_describe_value(value) for value in graph.output],

@@ -14,9 +14,11 @@ import onnxruntime
 from export.check import check_short
 from export.config import read_config
 from export.convert import MANIFEST_FILE
+from export.errors import CheckError
 from export.folder_weights import FolderWeights
 from export.graph_files import MODEL_FILE, find_graph_for
 from export.precision import Precision
+from export.small_files import ReadError, read_object
 from export.whole import PartialFile
 
 
@@ -28,7 +30,10 @@ def recheck(folder: Path, provider: str) -> None:
     Raises:
         CheckError: if the graph is wrong there.
     """
-    manifest: dict[str, Any] = json.loads((folder / MANIFEST_FILE).read_bytes())
+    try:
+        manifest: dict[str, Any] = read_object(folder / MANIFEST_FILE)
+    except ReadError as error:
+        raise CheckError(f"{folder / MANIFEST_FILE} {error.reason}; export again") from error
     check_short(
         [find_graph_for(folder, provider)],
         read_config(folder),

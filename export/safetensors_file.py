@@ -3,7 +3,6 @@
 Format: https://github.com/huggingface/safetensors#format
 """
 
-import json
 import math
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -11,6 +10,7 @@ from typing import Any, BinaryIO, Final
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from export.small_files import ReadError, parse_json
 from export.tensor_file import (
     LARGEST_TABLE,
     TensorFileError,
@@ -44,7 +44,10 @@ class SafetensorsFile:
                 pass
         except SafetensorError as error:
             raise TensorFileError(_explain(error, size)) from error
-        header = json.loads(file.read(length))
+        try:
+            header = parse_json(file.read(length))
+        except ReadError as error:  # what only the library takes, such as a name given twice
+            raise TensorFileError(f"its header {error.reason}; {_ADVICE}") from error
         header.pop("__metadata__", None)
         self.tensors: dict[str, TensorInfo] = {}
         self._starts: dict[str, int] = {}

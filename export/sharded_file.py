@@ -9,8 +9,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from export.checkpoint_files import read_object
 from export.errors import CheckpointError
-from export.json_file import read_object
 from export.tensor_file import TensorFile, TensorInfo
 
 

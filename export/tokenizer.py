@@ -1,7 +1,6 @@
 """Reads a checkpoint's tokenizer, checks that it is byte-level BPE, and writes `tokenizer.json`."""
 
 import itertools
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +8,9 @@ from typing import Any, Final
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+from export.checkpoint_files import read_object, read_text
 from export.config import GPT2Config
 from export.errors import CheckpointError
-from export.json_file import read_object
 
 END_OF_TEXT: Final = "<|endoftext|>"
 
@@ -177,17 +176,18 @@ def _list_steps(part: object) -> list[str]:
 
 def _read_vocabulary(folder: Path) -> Tokenizer:
     """Build the tokenizer that openai/gpt-2 `src/encoder.py` describes."""
-    vocabulary, merges = (str(folder / name) for name in _VOCABULARY_FILES)
-    tokenizer = Tokenizer(models.BPE.from_file(vocabulary, merges))
-    lines = Path(merges).read_text(encoding="utf-8").split("\n")
+    vocabulary, merges = (folder / name for name in _VOCABULARY_FILES)
+    read_object(vocabulary)  # by our limits, before the library has none
+    lines = read_text(merges).split("\n")
     _refuse_characters(folder, [line for line in lines if not line.startswith("#version")])
+    tokenizer = Tokenizer(models.BPE.from_file(str(vocabulary), str(merges)))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     if tokenizer.token_to_id(END_OF_TEXT) is not None:
         tokenizer.add_special_tokens([AddedToken(END_OF_TEXT, special=True, normalized=False)])
     added = folder / "added_tokens.json"
     if added.is_file():
-        for token, token_id in sorted(json.loads(added.read_text("utf-8")).items(), key=_by_id):
+        for token, token_id in sorted(read_object(added).items(), key=_by_id):
             tokenizer.add_tokens([AddedToken(token, normalized=False)])
             if tokenizer.token_to_id(token) != token_id:
                 fault = f"added_tokens.json: {token!r} has the id {token_id}, not the next"

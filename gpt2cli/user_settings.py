@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import platformdirs
 
 from export.locks import locked_folder
+from export.small_files import MissingFileError, ReadError, parse_toml, read_text
 from gpt2cli.errors import OutputError, UsageError
 from gpt2cli.whole_file import replacing
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 _PREFIX: Final = "GPT2_"
+_LARGEST: Final = 1 << 16  # bytes of a config file: tomllib takes time by their square
 
 
 def config_file() -> Path:
@@ -99,16 +101,10 @@ def _find_spelling(document: Iterable[str], key: str) -> str | None:
 
 
 def _load(text: str, path: Path) -> dict[str, Any]:
-    import tomllib  # only where there is something to read
-
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        fault = f"{error}; expected lines as top_k = 40, each key once"
-        raise UsageError(f"{path} is not valid TOML: {fault}") from error
-    except (ValueError, RecursionError) as error:  # CPython's limits
-        fault = "it is nested too deeply or has too long numbers"
-        raise UsageError(f"{path} is not valid TOML: {fault}") from error
+        return parse_toml(text)
+    except ReadError as error:
+        raise UsageError(f"{path} {error}; expected lines as top_k = 40, each key once") from error
 
 
 def _parse() -> "TOMLDocument":
@@ -132,10 +128,8 @@ def _write(document: "TOMLDocument") -> None:
 def _read(path: Path) -> str:
     """Return the file's text; none if there is no file."""
     try:
-        return path.read_text(encoding="utf-8-sig")  # some editors begin a file with a BOM
-    except FileNotFoundError:
+        return read_text(path, most_bytes=_LARGEST)
+    except MissingFileError:
         return ""
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not valid UTF-8 (byte {error.start})") from error
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except ReadError as error:
+        raise UsageError(f"{path} {error}") from error

@@ -21,6 +21,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "export.errors": ("export",),
     "export.locks": (*_TENSORS, "export"),
     "export.whole": (*_TENSORS, "tokenizers", "export.errors", "export.convert"),
+    "export.small_files": (*_TENSORS, "export"),
     "export.precision": ("pathlib", "export"),
     "export.config": (*_TENSORS, "export.graph", "export.reference"),
     "export.tensor_file": ("onnx", "onnxruntime", "export"),
@@ -171,12 +172,12 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "typer": ("gpt2cli.app", "gpt2cli.commands"),
     "rich": ("gpt2cli.terminal",),
     "prompt_toolkit": ("gpt2cli.terminal",),
-    "tomllib": ("gpt2cli.user_settings",),
+    "tomllib": ("export.small_files",),
     "tomlkit": ("gpt2cli.user_settings",),
 }
 
 # Modules of `export` that are light enough for all, and spare a double.
-_LIGHT: Final = ("export.locks", "export.whole")
+_LIGHT: Final = ("export.locks", "export.small_files", "export.whole")
 
 
 def find_imports(source: str, *, module: str, is_package: bool = False) -> set[str]:

@@ -94,7 +94,7 @@ def test_what_is_not_json_is_one_fault(tmp_path: pathlib.Path, name: str, conten
     with pytest.raises(CheckpointError) as caught:
         read_config(tmp_path)
     [fault] = caught.value.faults
-    assert fault.startswith(f"{name} is not JSON: ")
+    assert fault.startswith((f"{name} is ", f"{name} has a number of 5000 digits"))
     assert "\n" not in str(caught.value)
 
 
@@ -110,7 +110,9 @@ def test_a_file_of_another_size_is_not_read(tmp_path: pathlib.Path) -> None:
     """A hole of a gigabyte in place of config.json."""
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate(2**30)
-    with pytest.raises(CheckpointError, match=r"config\.json has 1073741824 bytes: too many"):
+    with pytest.raises(
+        CheckpointError, match=r"config\.json has 1073741824 bytes, expected at most 67108864"
+    ):
         read_config(tmp_path)
 
 
@@ -127,7 +129,7 @@ def test_a_folder_in_place_of_the_file_is_a_fault(tmp_path: pathlib.Path, name: 
     if name != "config.json":
         write_json(tmp_path / "config.json", FIELDS)
     (tmp_path / name).mkdir()
-    with pytest.raises(CheckpointError, match=f"{name} cannot be read: "):
+    with pytest.raises(CheckpointError, match=f"{name} is a directory"):
         read_config(tmp_path)
 
 

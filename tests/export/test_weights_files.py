@@ -247,7 +247,7 @@ def test_a_shard_outside_the_folder_is_refused_unopened(folder: pathlib.Path, sh
     ("content", "fault"),
     [
         ("{", "is not JSON: "),
-        ("[" * 100_000, "is not JSON: "),
+        ("[" * 100_000, "is nested too deeply"),
         ("[]", "holds no JSON object"),
         ("{}", "has no weight_map of files"),
         ('{"weight_map": []}', "has no weight_map of files"),

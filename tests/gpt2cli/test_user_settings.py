@@ -76,8 +76,8 @@ def test_a_byte_order_mark_is_passed_over(path: pathlib.Path) -> None:
         ("top_k = x\n", "is not valid TOML: .*line 1"),
         ("top_k 5", "is not valid TOML: .*; expected lines as top_k = 40, each key once$"),
         ("a = 1\na = 2", "is not valid TOML: .*, each key once$"),
-        (f"a = {'[' * 5000}", "is not valid TOML: it is nested too deeply or has too long num"),
-        (f"a = {'1' * 5000}", "is not valid TOML: it is nested too deeply or has too long num"),
+        (f"a = {'[' * 5000}", "is nested too deeply"),
+        (f"a = {'1' * 5000}", "is not valid TOML: a number has thousands of digits"),
         (b"a = '\xff'", r"is not valid UTF-8 \(byte 5\)"),
         ("top-k = 1\ntop_k = 2", "top-k and top_k are the same key"),
     ],
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_understood_is_an_error_with_its_path(
 def test_a_file_that_cannot_be_read_is_an_error_with_its_path(path: pathlib.Path) -> None:
     """Here it is a folder."""
     path.mkdir(parents=True)
-    with pytest.raises(UsageError, match=f"^cannot read {path}: Is a directory"):
+    with pytest.raises(UsageError, match=f"^{path} is a directory"):
         read_config()
 
 
