@@ -74,7 +74,13 @@ def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report
         _make_way(folder, key.label, note)
         note(f"exporting {key.label} for its first use (kept in {models})")
         export_to(
-            checkpoint, folder, precision=key.precision, origin=key.origin, force=True, stage=stage
+            checkpoint,
+            folder,
+            precision=key.precision,
+            origin=key.origin,
+            force=True,
+            note=note,
+            stage=stage,
         )
         return read_model_folder(folder)
 
