@@ -112,7 +112,8 @@ def find_defaults(
 def naming_origins(origins: Mapping[str, str]) -> Iterator[None]:
     """Let an error about an option of a field say the field's origin in place of its flag.
 
-    Of an option that is told beside it, and of a model that cannot be had, it says it too.
+    Of an option that is told beside it, and of a model that cannot be had, named or for want of a
+    network, it says it too.
     """
     try:
         yield
@@ -124,6 +125,8 @@ def naming_origins(origins: Mapping[str, str]) -> Iterator[None]:
     except ModelError as error:
         if "model" in origins:
             error.add_note(f"(the model is named by {origins['model']})")
+        if "offline" in origins and "--offline" in str(error):
+            error.add_note(f"(--offline is from {origins['offline']}; --no-offline overrules it)")
         raise
 
 

@@ -13,7 +13,7 @@ from gpt2cli.errors import HubError, UsageError
 from gpt2cli.model_folder import ModelFolder, is_model_folder, read_model_folder
 from gpt2cli.store.default import DefaultMemory, describe_way, recall_default, remember_default
 from gpt2cli.store.exports import ExportKey, export_once, find_exported, local_origin
-from gpt2cli.store.hub import DEFAULT_REVISION, Hub, Snapshot, is_offline
+from gpt2cli.store.hub import DEFAULT_REVISION, Hub, Snapshot, find_offline_variable, is_offline
 from gpt2cli.store.names import (
     DEFAULT_MODEL,
     STARTER,
@@ -251,10 +251,8 @@ def _find_snapshot(repo: str, wanted: _Wanted) -> Snapshot:
         return snapshot
     if wanted.offline:
         missing = wanted.hub.explain_missing(repo, wanted.hub_revision)
-        raise HubError(
-            f"{missing} and the network is not to be asked",
-            "run once without --offline, HF_HUB_OFFLINE and TRANSFORMERS_OFFLINE",
-        )
+        said = find_offline_variable() or "--offline"
+        raise HubError(f"{missing}, and {said} forbids the network", f"run once without {said}")
     return _download(repo, wanted)
 
 

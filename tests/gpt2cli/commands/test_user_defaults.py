@@ -244,3 +244,22 @@ def test_a_model_that_cannot_be_had_says_who_named_it(
     assert "unknown model 'nobody'" in error_line(result)
     assert error_line(result).endswith(" (the model is named by GPT2_MODEL)")
     assert "named by" not in error_line(invoke("generate", "x", "-m", "nobody"))
+
+
+def test_a_model_that_is_not_there_offline_says_what_forbids_the_network(
+    keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is set, where it is set, and what overrules it; no other of the ways to say it."""
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    model = ("generate", "x", "-m", "nobody/nothing")
+    missing = "nobody/nothing is not on this machine, and"
+    said = f"{missing} --offline forbids the network; run once without --offline"
+    overruled = "; --no-offline overrules it)"
+
+    assert error_line(invoke(*model, "--offline")) == said
+    path = keep("offline = true\n")
+    assert error_line(invoke(*model)) == f"{said} (--offline is from {path}: offline{overruled}"
+    monkeypatch.setenv("GPT2_OFFLINE", "1")
+    assert error_line(invoke(*model)) == f"{said} (--offline is from GPT2_OFFLINE{overruled}"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert error_line(invoke(*model)) == said.replace("--offline", "HF_HUB_OFFLINE")

@@ -266,7 +266,7 @@ def test_offline_is_a_reason_of_its_own(hub: Hub, told: Told) -> None:
 
     assert find_model(None, offline=True, listener=told, hub=hub).name == "starter"
     [why] = [note for note in told.notes if "starter model" in note]
-    assert "the network is not to be asked" in why
+    assert "--offline forbids the network" in why
     assert "just now" not in why
 
 
