@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
 from export.tensor_file import Shape, TensorFileError
+from export.weight_names import list_some
 
 # torch's storage classes -> the dtype as safetensors names it.
 _STORAGES: Final[Mapping[str, str]] = {
@@ -99,13 +100,17 @@ def find_tensors(table: object) -> dict[str, StridedTensor]:
     A table under the key `state_dict` is taken for the table.
 
     Raises:
-        TensorFileError: if it is no table.
+        TensorFileError: if it is no table, or has no tensors.
     """
     if isinstance(table, dict) and isinstance(table.get("state_dict"), dict):
         table = table["state_dict"]
     if not isinstance(table, dict):
         raise TensorFileError("it holds no table of tensors")
-    return {name: value for name, value in table.items() if isinstance(value, StridedTensor)}
+    tensors = {name: value for name, value in table.items() if isinstance(value, StridedTensor)}
+    if not tensors:
+        entries = list_some([ascii(name) for name in table]) or "nothing"
+        raise TensorFileError(f"its table holds no tensors, but {entries}")
+    return tensors
 
 
 def run_pickle(content: bytes | BinaryIO) -> tuple[object, Mapping[str, Storage]]:

@@ -5,8 +5,7 @@ import pathlib
 import pickle
 import struct
 import tracemalloc
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -14,6 +13,7 @@ from export.tensor_file import TensorFileError
 from tests.export.torch_files import (
     DATA_FOLDER,
     EMPTY_TUPLE,
+    Caller,
     glob,
     group,
     listing,
@@ -217,23 +217,13 @@ def test_a_file_with_any_byte_changed_raises_nothing_else(path: pathlib.Path) ->
 _PLACES: Final = ("magic", "version", "facts", "pickled", "keys")
 
 
-class _Caller:
-    """Pickles as a call."""
-
-    def __init__(self, function: Callable[..., Any], *arguments: object) -> None:
-        self._call = (function, arguments)
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
-        return self._call
-
-
 @pytest.mark.parametrize("protocol", [2, 4])
 @pytest.mark.parametrize("place", _PLACES)
 def test_a_call_is_refused_by_name_and_not_made(
     path: pathlib.Path, place: str, protocol: int
 ) -> None:
     """The magic number is as little to be run as the table."""
-    call = pickle.dumps(_Caller(os.system, f"touch {path}.ran"), protocol)
+    call = pickle.dumps(Caller(os.system, f"touch {path}.ran"), protocol)
     fault = refuse(path, stream(**{"pickled": _ONE_VECTOR, place: call}, storages={"0": _TWO}))
     assert fault.startswith("it asks for ")
     assert [other.name for other in path.parent.iterdir()] == ["x.bin"]

@@ -3,7 +3,7 @@
 import pathlib
 import struct
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -117,6 +117,16 @@ def listing(*items: bytes) -> bytes:
 def program(*parts: bytes) -> bytes:
     """Return a whole pickle of protocol 2."""
     return b"\x80\x02" + b"".join(parts) + STOP
+
+
+class Caller:
+    """Pickles as a call, which Python's unpickler would make."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: object) -> None:
+        self._call = (function, arguments)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return self._call
 
 
 # Archives.
