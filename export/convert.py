@@ -5,9 +5,6 @@ The folder takes its final name in one step after everything in it is written an
 """
 
 import errno
-import hashlib
-import json
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +22,14 @@ from export.errors import CheckpointError, OutputError, as_one_line
 from export.graph import GRAPH_VERSION, add_weight, build_graph
 from export.graph_files import CPU_MODEL_FILE, MODEL_FILE, find_graphs, forms_of
 from export.graph_runner import CPU_PROVIDER
+from export.manifest import (
+    COPIED_FILES,
+    MANIFEST_FILE,
+    TOKENIZER_FILE,
+    copy_descriptions,
+    describe,
+    write_manifest,
+)
 from export.origin import describe_local
 from export.precision import Precision
 from export.storage import FLOAT16, STORAGES, Storage, encode
@@ -32,13 +37,10 @@ from export.tokenizer import TokenizerFacts, gather_facts, read_tokenizer
 from export.whole import PartialFolder, put_back
 
 DATA_FILE: Final = "model.onnx.data"
-MANIFEST_FILE: Final = "export.json"
 
-_COPIED_FILES: Final = ("config.json", "generation_config.json")
-_TOKENIZER_FILE: Final = "tokenizer.json"
 # All that a model folder may hold; nothing else is ever replaced.
 _FILES: Final = frozenset(
-    {MODEL_FILE, CPU_MODEL_FILE, DATA_FILE, MANIFEST_FILE, _TOKENIZER_FILE, *_COPIED_FILES}
+    {MODEL_FILE, CPU_MODEL_FILE, DATA_FILE, MANIFEST_FILE, TOKENIZER_FILE, *COPIED_FILES}
 )
 
 # A page: external data is memory-mapped.
@@ -80,7 +82,7 @@ def convert(
         faults = write_model(folder, config, weights, STORAGES[precision])
         if faults:
             raise CheckpointError(source, faults)
-        _copy_descriptions(source, folder)
+        copy_descriptions(source, folder)
         report("checking the graph against the NumPy reference")
         written = check_weights(folder / MODEL_FILE, config, weights, precision)
         graphs = find_graphs(folder)
@@ -88,9 +90,15 @@ def convert(
             check_full(graphs, config, written, precision=precision, report=report)
         else:
             check_short(graphs, config, written, precision=precision)
-        manifest = _describe(folder, config, facts, precision)
-        manifest["source"] = origin if origin is not None else describe_local(source)
-        _write_json(folder / MANIFEST_FILE, manifest)
+        manifest = describe(
+            folder, config, facts, graph_version=GRAPH_VERSION, precision=precision.value
+        )
+        manifest |= {
+            "source": origin if origin is not None else describe_local(source),
+            "onnx": onnx.__version__,
+            "checked": [{"onnxruntime": onnxruntime.__version__, "provider": CPU_PROVIDER}],
+        }
+        write_manifest(folder, manifest)
 
 
 def _read_valid(source: Path) -> tuple[GPT2Config, TokenizerFacts]:
@@ -147,53 +155,6 @@ def write_model(
     for name, model in models.items():
         onnx.save_model(model, folder / name)
     return faults
-
-
-def _copy_descriptions(source: Path, folder: Path) -> None:
-    for name in (*_COPIED_FILES, _TOKENIZER_FILE):
-        if (source / name).is_file():
-            shutil.copyfile(source / name, folder / name)
-    if not (folder / _TOKENIZER_FILE).is_file():
-        # Not Tokenizer.save (0.23.3): on a full disk it raises a bare Exception.
-        text = read_tokenizer(source).to_str()
-        (folder / _TOKENIZER_FILE).write_text(text, encoding="utf-8")
-
-
-def _describe(
-    folder: Path, config: GPT2Config, facts: TokenizerFacts, precision: Precision
-) -> dict[str, Any]:
-    return {
-        "format": "gpt2 model folder",
-        "graph_version": GRAPH_VERSION,
-        "precision": precision.value,
-        "model": {
-            "n_layer": config.n_layer,
-            "n_head": config.n_head,
-            "n_embd": config.n_embd,
-            "head_dim": config.head_dim,
-            "n_positions": config.n_positions,
-            "vocab_size": config.vocab_size,
-        },
-        "tokenizer": {
-            "vocab_size": facts.vocab_size,
-            "missing_ids": facts.missing_ids,
-            "bos_token_id": facts.bos_token_id,
-            "eos_token_ids": list(facts.eos_token_ids),
-        },
-        "files": {path.name: _fingerprint(path) for path in sorted(folder.iterdir())},
-        "onnx": onnx.__version__,
-        "checked": [{"onnxruntime": onnxruntime.__version__, "provider": CPU_PROVIDER}],
-    }
-
-
-def _fingerprint(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"size": path.stat().st_size, "sha256": digest}
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
 
 
 def _refuse_taken(out: Path, *, force: bool) -> None:

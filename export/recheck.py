@@ -13,10 +13,10 @@ import onnxruntime
 
 from export.check import check_short
 from export.config import read_config
-from export.convert import MANIFEST_FILE
 from export.errors import CheckError
 from export.folder_weights import FolderWeights
 from export.graph_files import MODEL_FILE, find_graph_for
+from export.manifest import MANIFEST_FILE
 from export.precision import Precision
 from export.small_files import ReadError, read_object
 from export.whole import PartialFile

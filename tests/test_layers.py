@@ -34,6 +34,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "export.weight_names": (*_TENSORS, "export"),
     "export.checkpoint": ("onnx", "onnxruntime", "export.graph", "export.reference"),
     "export.tokenizer": (*_TENSORS, "export.graph", "export.reference"),
+    "export.manifest": (*_TENSORS, "export.graph", "export.checkpoint", "export.convert"),
     "export.graph": ("pathlib", "safetensors", "huggingface_hub", "onnxruntime"),
     "export.reference": ("onnx", "onnxruntime", "export.graph", "export.check"),
     "export.check": ("onnx", "export.graph", "export.convert"),

@@ -63,17 +63,13 @@ def tokens(
     asked = parse_ids(read.text) if source.decode else None
     with Notes(quiet=output.quiet) as notes:
         # Heavy: not for --help or a missing file. Not gpt2cli.loading, which brings onnxruntime.
-        from gpt2cli.store import ANY, find_model
+        from gpt2cli.store import find_tokenizer
         from gpt2cli.tokenizer import Tokenizer
 
-        stored = find_model(
-            model.model,
-            revision=model.revision,
-            precision=ANY,
-            offline=model.offline,
-            listener=notes,
-        )
-        tokenizer = Tokenizer(stored.folder)
+        with find_tokenizer(
+            model.model, revision=model.revision, offline=model.offline, listener=notes
+        ) as stored:
+            tokenizer = Tokenizer(stored.folder)
         notes.pause()
         with open_result(None) as writer:
             if asked is not None:

@@ -12,17 +12,16 @@ from gpt2cli.store.catalogue import (
 )
 from gpt2cli.store.exports import export_to
 from gpt2cli.store.hub import Hub
+from gpt2cli.store.listener import Listener
 from gpt2cli.store.store import (
-    ANY,
-    Listener,
     StoredModel,
     find_checkpoint,
     find_model,
+    find_tokenizer,
     pull_model,
 )
 
 __all__ = [
-    "ANY",
     "CachedModel",
     "Hub",
     "Listener",
@@ -34,6 +33,7 @@ __all__ = [
     "find_described",
     "find_fault",
     "find_model",
+    "find_tokenizer",
     "list_cached",
     "pull_model",
     "remove_cached",

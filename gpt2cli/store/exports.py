@@ -129,6 +129,22 @@ def export_to(
         )
 
 
+def write_tokenizer(checkpoint: Path, folder: Path, origin: Mapping[str, Any]) -> ModelFolder:
+    """Return a model folder without graph and weights, written into the empty `folder`.
+
+    Raises:
+        ModelError: if the checkpoint's configuration or tokenizer cannot be read, or not written.
+    """
+    from export.manifest import write_tokenizer_folder
+
+    try:
+        with _translated():
+            write_tokenizer_folder(checkpoint, folder, graph_version=GRAPH_VERSION, origin=origin)
+    except OSError as error:
+        raise ModelError(f"the tokenizer of {checkpoint} cannot be read: {error}") from error
+    return read_model_folder(folder)
+
+
 def local_origin(checkpoint: Path) -> dict[str, Any]:
     """Return what identifies a local checkpoint: its path, and each file's size and time.
 

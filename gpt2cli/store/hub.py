@@ -52,12 +52,12 @@ class Hub:
             return None
         return Snapshot(folder, folder.name)
 
-    def explain_missing(self, repo: str, revision: str) -> str:
+    def explain_missing(self, repo: str, revision: str, *, weights: bool = True) -> str:
         """Return why `find_downloaded` finds nothing, for the user."""
         folder = self._find_folder(repo, revision)
         if folder is None:
             return f"{repo} is not on this machine"
-        missing = ", ".join(find_missing(folder, weights=True))
+        missing = ", ".join(find_missing(folder, weights=weights))
         return f"the download of {repo} is incomplete: missing {missing}"
 
     def _find_folder(self, repo: str, revision: str) -> Path | None:

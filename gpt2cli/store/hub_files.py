@@ -63,15 +63,17 @@ def choose_files(
 ) -> tuple[list[HubFile], list[HubFile]]:
     """Return the descriptions and the weights that a conversion reads of those in a repository.
 
+    `weights`: whether those are wanted.
+
     Raises:
         HubError: if it cannot be converted for want of one.
     """
     descriptions = [listed[name] for name in _DESCRIPTIONS if name in listed]
     form = next(((name, shard) for name, shard in WEIGHTS if name in listed), None)
-    if "config.json" not in listed or form is None:
+    if "config.json" not in listed or (weights and form is None):
         lacking = "config.json" if "config.json" not in listed else "model.safetensors"
         raise HubError(f"{repo} has no {lacking}", "expected a GPT-2 checkpoint")
-    if not weights:
+    if form is None or not weights:
         return descriptions, []
     name, shard = form
     shards = [other for other in sorted(listed) if shard is not None and shard.fullmatch(other)]

@@ -1,19 +1,26 @@
 """Finds the model folder for a name, and which model runs when none is named."""
 
 import hashlib
-import json
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
-from urllib.parse import quote
+from typing import Any, Final
 
 from gpt2cli.errors import HubError, UsageError
 from gpt2cli.model_folder import ModelFolder, is_model_folder, read_model_folder
 from gpt2cli.store.default import DefaultMemory, describe_way, recall_default, remember_default
-from gpt2cli.store.exports import ExportKey, export_once, find_exported, local_origin
+from gpt2cli.store.exports import (
+    ExportKey,
+    export_once,
+    find_exported,
+    local_origin,
+    write_tokenizer,
+)
 from gpt2cli.store.hub import DEFAULT_REVISION, Hub, Snapshot, find_offline_variable, is_offline
+from gpt2cli.store.listener import Listener
 from gpt2cli.store.names import (
     DEFAULT_MODEL,
     STARTER,
@@ -22,32 +29,14 @@ from gpt2cli.store.names import (
     StarterName,
     parse_name,
 )
-from gpt2cli.store.places import cache_folder, keep_json
+from gpt2cli.store.references import Reference
 
 STARTER_FOLDER: Final = Path(__file__).parent.parent / "starter"
 _CHECKPOINT_SUFFIXES: Final = (".json", ".safetensors")
 AUTO: Final = "auto"
-ANY: Final = "any"  # precision: whichever is in the cache, for what needs no weights
 CPU_PRECISION: Final = "fp32"
+_ANY: Final = "any"
 _PRECISIONS: Final = (CPU_PRECISION, "fp16", "int8", "int4")
-
-
-class Listener(Protocol):
-    """Is told what happens meanwhile."""
-
-    @property
-    def watched(self) -> bool:
-        """Whether a person would see a progress bar."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Take a sentence that the user should read."""
-
-    def stage(self, text: str) -> None:
-        """Take what goes on now."""
-
-    def pause(self) -> None:
-        """Make way: another library is about to draw its own progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +120,8 @@ def find_model(
 ) -> StoredModel:
     """Return the model for `name`, downloaded and exported if need be; None is the default.
 
-    `precision` is one, or "auto", or "any" of those in the cache (for the tokenizer alone).
-    `auto_precision` is what these two export; of a model folder they take whatever that has.
+    `precision` is one, or "auto". `auto_precision` is what that exports; of a model folder it takes
+    whatever that has.
 
     Raises:
         ModelError: if there is no such model, or it cannot be had or converted.
@@ -145,14 +134,40 @@ def find_model(
     return _find_named(name, wanted)
 
 
+@contextmanager
+def find_tokenizer(
+    name: str | None,
+    *,
+    revision: str | None = None,
+    offline: bool = False,
+    listener: Listener,
+    hub: Hub | None = None,
+) -> Iterator[StoredModel]:
+    """Give a model for its tokenizer alone: no weights are downloaded and nothing is converted.
+
+    It is one that `find_model` gave before, whatever its precision, or what the checkpoint's other
+    files make; its folder may be gone after the block.
+
+    Raises:
+        ModelError, UsageError: as `find_model`.
+    """
+    offline = offline or is_offline()
+    with tempfile.TemporaryDirectory(prefix="gpt2-") as scratch:
+        wanted = _Wanted(
+            revision, _ANY, CPU_PRECISION, offline, listener, hub or Hub(), Path(scratch)
+        )
+        yield _find_default(wanted) if name is None else _find_named(name, wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     revision: str | None
-    precision: str  # or "auto", or "any"
+    precision: str  # or "auto", or "any" of those in the cache
     auto_precision: str
     offline: bool
     listener: Listener
     hub: Hub
+    scratch: Path | None = None  # an empty folder for the tokenizer, where that is all
 
     @property
     def hub_revision(self) -> str:
@@ -160,12 +175,12 @@ class _Wanted:
 
     @property
     def export_precision(self) -> str:
-        return self.auto_precision if self.precision in (AUTO, ANY) else self.precision
+        return self.auto_precision if self.precision in (AUTO, _ANY) else self.precision
 
     @property
     def precisions(self) -> Sequence[str]:
         """Those of an exported model that will do."""
-        return _PRECISIONS if self.precision == ANY else [self.export_precision]
+        return _PRECISIONS if self.precision == _ANY else [self.export_precision]
 
 
 def _find_named(name: str, wanted: _Wanted) -> StoredModel:
@@ -203,7 +218,7 @@ def _find_default(wanted: _Wanted) -> StoredModel:
             f"using the bundled {STARTER} model, which writes children's stories: {reason}"
         )
         return _find_starter(wanted)
-    if not memory.has_run:
+    if not memory.has_run and wanted.scratch is None:
         remember_default(DefaultMemory(has_run=True))
     return model
 
@@ -219,7 +234,7 @@ def _find_local(name: FolderName, wanted: _Wanted) -> StoredModel:
         exported = _exported(path, path.resolve().name, local_origin(path), wanted)
         return StoredModel(exported, str(path), None)
     folder = read_model_folder(path)
-    if wanted.precision not in (AUTO, ANY, folder.precision):
+    if wanted.precision not in (AUTO, _ANY, folder.precision):
         raise UsageError(
             f"--precision {wanted.precision}: the model folder {path} is {folder.precision}; "
             "export its checkpoint again for another precision"
@@ -229,7 +244,7 @@ def _find_local(name: FolderName, wanted: _Wanted) -> StoredModel:
 
 def _find_hub_model(repo: str, wanted: _Wanted) -> StoredModel:
     """Look here first: what was exported from this revision before needs no network."""
-    commit = _Reference(repo, wanted.hub_revision).read()
+    commit = Reference(repo, wanted.hub_revision).read()
     if commit is not None:
         found = _find_cached(repo, _hub_origin(repo, commit), wanted)
         if found is not None:
@@ -239,18 +254,19 @@ def _find_hub_model(repo: str, wanted: _Wanted) -> StoredModel:
 
 def _export_snapshot(repo: str, snapshot: Snapshot, wanted: _Wanted) -> StoredModel:
     folder = _exported(snapshot.folder, repo, _hub_origin(repo, snapshot.commit), wanted)
-    _Reference(repo, wanted.hub_revision).write(snapshot.commit)
+    Reference(repo, wanted.hub_revision).write(snapshot.commit)
     return StoredModel(folder, repo, snapshot.commit)
 
 
 def _find_snapshot(repo: str, wanted: _Wanted) -> Snapshot:
     """Return the hub's checkpoint: from the hub's own cache if it is there, else downloaded."""
     wanted.listener.stage(f"looking for {repo}")
-    snapshot = wanted.hub.find_downloaded(repo, wanted.hub_revision)
+    weights = wanted.scratch is None
+    snapshot = wanted.hub.find_downloaded(repo, wanted.hub_revision, weights=weights)
     if snapshot is not None:
         return snapshot
     if wanted.offline:
-        missing = wanted.hub.explain_missing(repo, wanted.hub_revision)
+        missing = wanted.hub.explain_missing(repo, wanted.hub_revision, weights=weights)
         said = find_offline_variable() or "--offline"
         raise HubError(f"{missing}, and {said} forbids the network", f"run once without {said}")
     return _download(repo, wanted)
@@ -258,7 +274,12 @@ def _find_snapshot(repo: str, wanted: _Wanted) -> Snapshot:
 
 def _download(repo: str, wanted: _Wanted) -> Snapshot:
     wanted.listener.pause()
-    return wanted.hub.download(repo, wanted.hub_revision, progress=wanted.listener.watched)
+    return wanted.hub.download(
+        repo,
+        wanted.hub_revision,
+        progress=wanted.listener.watched,
+        weights=wanted.scratch is None,
+    )
 
 
 def _starter_origin() -> dict[str, Any]:
@@ -283,27 +304,10 @@ def _find_cached(label: str, origin: Mapping[str, Any], wanted: _Wanted) -> Mode
 def _exported(
     checkpoint: Path, label: str, origin: Mapping[str, Any], wanted: _Wanted
 ) -> ModelFolder:
+    found = _find_cached(label, origin, wanted)
+    if found is not None:
+        return found
+    if wanted.scratch is not None:
+        return write_tokenizer(checkpoint, wanted.scratch, origin)
     key, listener = ExportKey(label, origin, wanted.export_precision), wanted.listener
-    return _find_cached(label, origin, wanted) or export_once(
-        checkpoint, key, note=listener.note, stage=listener.stage
-    )
-
-
-class _Reference:
-    """Which commit a branch or tag meant when it was last downloaded; a file for each."""
-
-    def __init__(self, repo: str, revision: str) -> None:
-        name = f"{quote(revision, safe='')}.json"
-        self._path = cache_folder() / "refs" / repo.replace("/", "--") / name
-
-    def read(self) -> str | None:
-        """Return the commit; None if it is not known."""
-        try:
-            commit = json.loads(self._path.read_bytes())["commit"]
-        except (OSError, ValueError, LookupError, TypeError):
-            return None
-        return commit if isinstance(commit, str) else None
-
-    def write(self, commit: str) -> None:
-        """Keep the commit, if it can be kept."""
-        keep_json(self._path, {"commit": commit})
+    return export_once(checkpoint, key, note=listener.note, stage=listener.stage)

@@ -11,9 +11,18 @@ import pytest
 
 from export.precision import Precision
 from gpt2cli.errors import HubError, ModelError, UsageError
-from gpt2cli.store import ANY, Hub, find_checkpoint, find_model, pull_model
+from gpt2cli.model_folder import read_model_folder
+from gpt2cli.store import (
+    Hub,
+    find_checkpoint,
+    find_model,
+    find_tokenizer,
+    list_cached,
+    pull_model,
+)
 from gpt2cli.store.default import DefaultMemory, describe_way, recall_default, remember_default
 from gpt2cli.store.store import STARTER_FOLDER
+from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.store.conftest import Told
 from tests.hub_server import COMMIT, HubServer, serve_hub
@@ -352,17 +361,69 @@ def test_commits_of_several_revisions_are_known_side_by_side(
     assert server.requests == []
 
 
-def test_any_precision_takes_the_one_that_is_there(
+def test_a_tokenizer_is_taken_of_whatever_precision_is_there(
     hub: Hub, model_folders: ModelFolders, told: Told
 ) -> None:
-    """For what reads no weights; of none it exports what auto would."""
-    folder = str(model_folders(_SHAPE, precision=Precision.INT8))
-    assert find_model(folder, precision=ANY, listener=told).folder.precision == "int8"
+    """What reads no weights does not ask how they are stored."""
+    names = [str(model_folders(_SHAPE, precision=Precision.INT8))]
     for name in (str(model_folders.checkpoint(_SHAPE)), "gpt2"):
-        find_model(name, precision="int4", listener=told, hub=hub)
-        found = find_model(name, precision=ANY, listener=told, hub=hub)
-        assert found.folder.precision == "int4"
-    assert find_model("starter", precision=ANY, listener=told).folder.precision == "fp32"
+        find_model(name, precision="int8", listener=told, hub=hub)
+        names.append(name)
+    for name in names:
+        with find_tokenizer(name, listener=told, hub=hub) as found:
+            assert found.folder.precision == "int8"
+
+
+def test_for_a_tokenizer_no_weights_are_fetched_and_nothing_is_converted(
+    hub: Hub, server: HubServer, told: Told
+) -> None:
+    """Who wants the model later downloads what is still missing."""
+    for offline in (False, True):
+        with find_tokenizer("gpt2", offline=offline, listener=told, hub=hub) as found:
+            assert (found.name, found.revision) == (_DEFAULT, COMMIT)
+            assert Tokenizer(found.folder).encode_text("A") == [32]
+    assert list_cached() == []
+    fetched = {r.rpartition("/")[2] for r in server.requests if "/resolve/" in r}
+    assert fetched == {"config.json", "tokenizer.json"}
+
+    server.requests.clear()
+    find_model("gpt2", listener=told, hub=hub)
+    assert {r.rpartition("/")[2] for r in server.requests} == {"main", "model.safetensors"}
+
+
+def test_a_checkpoint_without_weights_has_a_tokenizer(
+    model_folders: ModelFolders, told: Told, tmp_path: pathlib.Path
+) -> None:
+    """The same as a model folder of it has."""
+    whole = model_folders.checkpoint(_SHAPE)
+    bare = shutil.copytree(whole, tmp_path / "bare")
+    (bare / "model.safetensors").unlink()
+
+    with find_tokenizer(str(bare), listener=told) as found:
+        alone = found.folder
+        text = alone.tokenizer_file.read_text()
+    made = read_model_folder(model_folders.convert(whole))
+
+    assert text == made.tokenizer_file.read_text()
+    assert (alone.shape, alone.missing_ids) == (made.shape, made.missing_ids)
+    assert (alone.bos_token_id, alone.eos_token_ids) == (made.bos_token_id, made.eos_token_ids)
+
+
+def test_the_starters_tokenizer_stands_in_for_the_defaults(no_hub: Hub, told: Told) -> None:
+    """As the starter does."""
+    with find_tokenizer(None, listener=told, hub=no_hub) as found:
+        assert found.name == "starter"
+
+
+def test_after_the_defaults_tokenizer_alone_the_starter_may_still_stand_in(
+    hub: Hub, server: HubServer, told: Told
+) -> None:
+    """The default has not run yet."""
+    with find_tokenizer(None, listener=told, hub=hub) as found:
+        assert found.name == _DEFAULT
+    server.refusal = (500, "")
+
+    assert find_model(None, listener=told, hub=hub).name == "starter"
 
 
 def test_a_checkpoint_folder_is_exported_once(model_folders: ModelFolders, told: Told) -> None:

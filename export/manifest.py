@@ -1,0 +1,92 @@
+"""The light part of a model folder: its descriptions, its tokenizer, and what `export.json` says.
+
+Needs neither onnx nor the weights: who wants the tokenizer alone has no other part written.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from export.config import GPT2Config, read_config
+from export.tokenizer import TokenizerFacts, gather_facts, read_tokenizer
+
+MANIFEST_FILE: Final = "export.json"
+TOKENIZER_FILE: Final = "tokenizer.json"
+COPIED_FILES: Final = ("config.json", "generation_config.json")
+
+
+def write_tokenizer_folder(
+    source: Path, folder: Path, *, graph_version: int, origin: Mapping[str, Any]
+) -> None:
+    """Write into `folder` what a model folder of `source` has beside graph and weights.
+
+    Raises:
+        CheckpointError: with what is wrong with the configuration or the tokenizer.
+        OSError: if it cannot be written.
+    """
+    config = read_config(source)
+    facts = gather_facts(source, read_tokenizer(source), config)
+    copy_descriptions(source, folder)
+    manifest = describe(folder, config, facts, graph_version=graph_version, precision="fp32")
+    write_manifest(folder, manifest | {"source": origin, "checked": []})
+
+
+def copy_descriptions(source: Path, folder: Path) -> None:
+    """Write a checkpoint's configuration and tokenizer into a model folder.
+
+    Raises:
+        CheckpointError: if the tokenizer cannot be read.
+        OSError: if they cannot be written.
+    """
+    for name in (*COPIED_FILES, TOKENIZER_FILE):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
+    if not (folder / TOKENIZER_FILE).is_file():
+        # Not Tokenizer.save (0.23.3): on a full disk it raises a bare Exception.
+        text = read_tokenizer(source).to_str()
+        (folder / TOKENIZER_FILE).write_text(text, encoding="utf-8")
+
+
+def describe(
+    folder: Path, config: GPT2Config, facts: TokenizerFacts, *, graph_version: int, precision: str
+) -> dict[str, Any]:
+    """Return what `export.json` says of the files in `folder`, the model and its tokenizer."""
+    return {
+        "format": "gpt2 model folder",
+        "graph_version": graph_version,
+        "precision": precision,
+        "model": {
+            "n_layer": config.n_layer,
+            "n_head": config.n_head,
+            "n_embd": config.n_embd,
+            "head_dim": config.head_dim,
+            "n_positions": config.n_positions,
+            "vocab_size": config.vocab_size,
+        },
+        "tokenizer": {
+            "vocab_size": facts.vocab_size,
+            "missing_ids": facts.missing_ids,
+            "bos_token_id": facts.bos_token_id,
+            "eos_token_ids": list(facts.eos_token_ids),
+        },
+        "files": {path.name: _fingerprint(path) for path in sorted(folder.iterdir())},
+    }
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write `export.json`.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    text = json.dumps(manifest, indent=1) + "\n"
+    (folder / MANIFEST_FILE).write_text(text, encoding="utf-8")
+
+
+def _fingerprint(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"size": path.stat().st_size, "sha256": digest}
