@@ -2,14 +2,14 @@
 
 import codecs
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import tokenizers
 
 from gpt2cli.errors import ModelError, PromptError
 from gpt2cli.model_folder import ModelFolder
-from gpt2cli.text_pieces import can_be_cut, cut
+from gpt2cli.text_pieces import make_cutter
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -41,7 +41,7 @@ class Tokenizer:
         self._tokenizer.no_padding()
         self._tokenizer.model.dropout = None  # which cuts a text anew each time
         self._vocab_size = folder.shape.vocab_size
-        self._can_cut = can_be_cut(self._tokenizer)
+        self._cutter = make_cutter(self._tokenizer, _BYTE_OF)
         self._added = self._tokenizer.get_added_tokens_decoder()
         self._silent_ids = self._find_special_ids() | folder.eos_token_ids
         self._bytes: dict[int, bytes] = {}
@@ -67,9 +67,18 @@ class Tokenizer:
         `allow_special` reads `<|endoftext|>` and its like as the token instead of as text.
 
         Raises:
-            PromptError: if the text is not valid Unicode, or needs an id that the model lacks.
+            PromptError: as `encode_pieces`.
         """
-        self._tokenizer.encode_special_tokens = not allow_special
+        pieces = self.encode_pieces(text, allow_special=allow_special)
+        return [token_id for ids in pieces for token_id in ids]
+
+    def encode_pieces(self, text: str, *, allow_special: bool = False) -> Iterator[list[int]]:
+        """Yield the ids of `encode_text`, some at a time.
+
+        Raises:
+            PromptError: if the text is not valid Unicode, needs an id that the model lacks, or
+                holds too long a piece that can only be encoded at once.
+        """
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -77,16 +86,19 @@ class Tokenizer:
                 f"the prompt is not valid UTF-8 text (at character {error.start}): "
                 "expected UTF-8, for example from iconv -t UTF-8"
             ) from error
-        ids: list[int] = []
-        for piece in cut(text) if self._can_cut else [text]:
-            ids += self._tokenizer.encode(piece, add_special_tokens=False).ids
+        for piece in [text] if self._cutter is None else self._cutter.cut(text):
+            self._tokenizer.encode_special_tokens = not allow_special
+            ids = self._tokenizer.encode(piece, add_special_tokens=False).ids
+            self._check_ids(ids)
+            yield ids
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
         beyond = next((i for i in ids if i >= self._vocab_size), None)
         if beyond is not None:
             raise PromptError(
                 f"the prompt's token {self._tokenizer.id_to_token(beyond)!r} has the id {beyond}, "
                 f"but the model's vocabulary ends at {self._vocab_size - 1}; leave it out"
             )
-        return ids
 
     def token_bytes(self, token_id: int) -> bytes:
         """Return the bytes that a token adds to the text: none for special and unknown ids."""
