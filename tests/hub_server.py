@@ -162,6 +162,8 @@ def serve_hub(repositories: dict[str, Path]) -> Iterator[HubServer]:
 
 
 def _etag(path: Path) -> str:
+    if path.suffix not in _LARGE:
+        return _git_oid(path)
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -80,6 +80,25 @@ def choose_files(
     return descriptions, [listed[name] for name in (name, *shards)]
 
 
+def find_damaged(folder: Path) -> list[str]:
+    """Return the files of a snapshot that are not what was downloaded; reads all of them.
+
+    huggingface_hub names what a snapshot links to by its sha256, or by its git object's name.
+    """
+    damaged = []
+    for path in sorted(folder.iterdir()):
+        digest = path.resolve().name
+        if re.fullmatch(r"[0-9a-f]{64}", digest):
+            listed = HubFile(path.name, sha256=digest)
+        elif re.fullmatch(r"[0-9a-f]{40}", digest):
+            listed = HubFile(path.name, blob_id=digest)
+        else:
+            continue
+        if not listed.is_whole(path):
+            damaged.append(path.name)
+    return damaged
+
+
 def find_missing(folder: Path, *, weights: bool) -> list[str]:
     """Return what a snapshot lacks to be converted; a download may have been cut at any file."""
     if not (folder / "config.json").exists():

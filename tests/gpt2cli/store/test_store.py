@@ -179,6 +179,9 @@ def test_pull_mends_a_download_that_was_damaged(
     [file] = (home / "hub").glob(f"*/snapshots/*/{name}")
     whole = file.read_bytes()
     file.resolve().write_bytes(damage(whole))
+    if damage is not _flip_a_bit:  # which no conversion sees
+        with pytest.raises(ModelError, match=rf"damaged: {name}; `gpt2 models pull {_DEFAULT}`"):
+            find_model("gpt2", offline=True, listener=told, hub=hub)
     server.requests.clear()
 
     assert pull_model("gpt2", listener=told, hub=hub).revision == COMMIT
