@@ -1,10 +1,10 @@
 """One input record → one request, or the reason why there is none."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from gpt2cli.batch.entries import digest
 from gpt2cli.batch.fields import read_id, read_object, read_options, read_prompt
 from gpt2cli.batch.reader import InputReader
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError
@@ -68,7 +68,7 @@ class ItemParser:
     def parse(self, record: bytes | PromptError, index: int) -> BatchItem:
         """Return the item of a record; whatever is wrong with it becomes its error."""
         if isinstance(record, PromptError):
-            return BatchItem(index, _digest(str(record).encode()), error=str(record))
+            return BatchItem(index, digest(str(record).encode()), error=str(record))
         identity = prompt = prepared = error = None
         try:
             fields = self._read_fields(record, index)
@@ -79,7 +79,7 @@ class ItemParser:
             error = _explain(failure)
         except RecursionError:
             error = "the record is nested too deeply"
-        return BatchItem(index, _digest(record), identity, prompt, prepared, error)
+        return BatchItem(index, digest(record), identity, prompt, prepared, error)
 
     def _read_fields(self, record: bytes, index: int) -> Mapping[str, Any]:
         # A byte order mark may begin a file: it is no part of the first prompt.
@@ -165,10 +165,6 @@ class ItemSource:
     def give_back(self, item: BatchItem) -> None:
         """Give the item again the next time."""
         self._given_back = item
-
-
-def _digest(record: bytes) -> str:
-    return hashlib.sha256(record).hexdigest()[:16]
 
 
 def _explain(error: Gpt2Error) -> str:

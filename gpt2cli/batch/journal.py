@@ -1,26 +1,30 @@
 """Output that a killed run can go on with: the file, and beside it a journal of what was done.
 
-`FILE.resume.json` is written first: a line of JSON that says what the run was, then one line with
-the digest of each input record before its results go to FILE, and one before each of them that is
-an error which arose in the run. To resume, the results in FILE are matched with the input record by
-record; an unterminated line or an incomplete group of samples is cut off and made again.
+`FILE.resume.json` is written first: a line of JSON that says what the run was, then a line before
+each result that goes to FILE, which knows the result by its index and digest. Both are flushed to
+disk about every second. To resume, the results in FILE are matched with the journal and the input:
+what a kill or a power cut tore is cut off and made again, never trusted.
 """
 
 import json
 import os
-import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
-from gpt2cli.batch.items import ItemSource
+from export.locks import lock
+from export.whole import sync_folder
+from gpt2cli.batch.entries import Entry, digest, is_torn
+from gpt2cli.batch.items import BatchItem, ItemSource
+from gpt2cli.batch.matching import match
 from gpt2cli.errors import OutputError, UsageError
 
 _SUFFIX: Final = ".resume.json"
-_ERROR: Final = b'"error"\n'  # which is no digest
-_SAME_INPUT: Final = "give the same input, or leave out --resume to begin anew"
+_SYNC_SECONDS: Final = 1.0
+_SYNC_PAUSE: Final = 50  # times as long as the last sync took: on a slow disk it costs 2 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +46,36 @@ class Journal:
     """The two files of a run that can be resumed, open for writing at their ends."""
 
     def __init__(
-        self, output: BinaryIO, journal: BinaryIO, *, done: int = 0, errors: int = 0
+        self,
+        output: BinaryIO,
+        journal: BinaryIO,
+        *,
+        done: int = 0,
+        errors: int = 0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`done` input records, of which `errors` are errors, have their results in the output."""
         self._output = output
         self._journal = journal
         self.done = done
         self.errors = errors
+        self._clock = clock
+        self._sync_at = clock() + _SYNC_SECONDS
 
-    def begin(self, digest: str) -> None:
-        """Take note that the results of the next input record follow.
+    def write(self, result: bytes, item: BatchItem, *, sample: int, failed: bool) -> None:
+        """Append a result, one line, of a record; `failed`: it is an error.
 
         Raises:
             OutputError: if it cannot be written; what was written before can be resumed.
         """
-        _write_all(self._journal, f"{json.dumps(digest)}\n".encode())
-
-    def foresee_error(self) -> None:
-        """Take note that the next result is an error, which a line of text would not tell.
-
-        Raises:
-            OutputError: as `begin`.
-        """
-        _write_all(self._journal, _ERROR)
-
-    def write(self, results: bytes) -> None:
-        """Append results of the record that has begun.
-
-        Raises:
-            OutputError: if they cannot be written; what was written before can be resumed.
-        """
-        _write_all(self._output, results)
+        entry = Entry(item.index, sample, item.digest, digest(result), failed)
+        _write_all(self._journal, entry.format())
+        _write_all(self._output, result)
+        began = self._clock()
+        if began >= self._sync_at:
+            self._sync()
+            ended = self._clock()
+            self._sync_at = ended + max(_SYNC_SECONDS, _SYNC_PAUSE * (ended - began))
 
     def is_abandoned(self) -> bool:
         """Tell whether nobody reads any more: a file is never abandoned."""
@@ -81,9 +84,18 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._output.close()
-        self._journal.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._output, self._journal:
+            try:
+                self._sync()
+            except OutputError:
+                if kind is None:  # else the first error is told
+                    raise
+
+    def _sync(self) -> None:
+        with _telling_how_to_go_on():
+            for file in (self._journal, self._output):
+                os.fsync(file.fileno())
 
 
 def journal_path(output: Path) -> Path:
@@ -118,7 +130,9 @@ def start_output(output: Path, header: JournalHeader) -> Journal:
     with _opened(output) as (results, journal):
         journal.truncate(0)
         _write_all(journal, f"{json.dumps(asdict(header))}\n".encode())
+        os.fsync(journal.fileno())
         results.truncate(0)
+        sync_folder(output.parent)
         return Journal(results, journal)
 
 
@@ -138,7 +152,7 @@ def resume_output(output: Path, header: JournalHeader, items: ItemSource) -> Jou
             if before is None:
                 raise OutputError(f"{path} was changed meanwhile by another program")
             _refuse_difference(before, header)
-            matched = _match(done_journal, done_results, items)
+            matched = match(done_journal, done_results, items)
             ends = done_results.tell(), done_journal.tell()
         for file, end in zip((results, journal), ends, strict=True):
             file.truncate(end)
@@ -147,9 +161,15 @@ def resume_output(output: Path, header: JournalHeader, items: ItemSource) -> Jou
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
-    try:
+    with _telling_how_to_go_on():
         while data:
             data = data[file.write(data) :]  # on a disk that is nearly full, a part
+
+
+@contextmanager
+def _telling_how_to_go_on() -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise OutputError(
             f"cannot write the result: {error.strerror}; --resume goes on from here"
@@ -165,7 +185,7 @@ def _opened(output: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
                 on_error.enter_context(_open_unchanged(path))
                 for path in (output, journal_path(output))
             )
-            if _is_taken(journal):
+            if lock(results.fileno()) is False:  # by whatever name the other one opened it
                 raise OutputError(f"another process is writing {output}")
             yield results, journal
             on_error.pop_all()
@@ -178,24 +198,9 @@ def _open_unchanged(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "r+b", buffering=0)
 
 
-def _is_taken(file: BinaryIO) -> bool:
-    """Take the file until this process ends; tell whether another one has taken it."""
-    if sys.platform == "win32":
-        return False
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # a file system without locks
-        return False
-    return False
-
-
 def _parse_header(line: bytes, path: Path) -> Mapping[str, Any] | None:
     """Return the header; None if the run was killed while it was written: nothing was done."""
-    if not line.endswith(b"\n"):
+    if is_torn(line):
         return None
     try:
         header = json.loads(line)
@@ -239,33 +244,3 @@ def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
-
-
-def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int, int]:
-    """Return how many records are done, and how many of them are errors.
-
-    Leaves both files where the next record begins.
-    """
-    done = errors = 0
-    ends = (results.tell(), journal.tell())
-    line = journal.readline()
-    while line.endswith(b"\n"):
-        item = items.take_next()
-        if item is None:
-            fault = f"the input has {done} records, more were begun before"
-            raise OutputError(f"--resume: {fault}; {_SAME_INPUT}")
-        if json.dumps(item.digest).encode() != line.strip():
-            fault = f"record {done} of the input is not the one of before"
-            raise OutputError(f"--resume: {fault}; {_SAME_INPUT}")
-        failed = item.prepared is None
-        while (line := journal.readline()) == _ERROR:
-            failed = True
-        if not all(results.readline().endswith(b"\n") for _ in range(item.results)):
-            items.give_back(item)
-            break
-        done += 1
-        errors += failed
-        ends = (results.tell(), journal.tell() - len(line))
-    results.seek(ends[0])
-    journal.seek(ends[1])
-    return done, errors

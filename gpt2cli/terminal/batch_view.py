@@ -39,15 +39,13 @@ class BatchView:
             OutputError: if it cannot be written for another reason.
         """
         text = format_as_text(result) if self._as_text else format_as_record(result, self._model)
+        error, finish = result.error, result.finish
         if isinstance(self._output, Journal):
-            if result.sample == 0:
-                self._output.begin(result.item.digest)
-            if result.error is not None and result.item.prepared is not None:
-                self._output.foresee_error()
-            self._output.write(text.encode())
+            self._output.write(
+                text.encode(), result.item, sample=result.sample, failed=error is not None
+            )
         else:
             self._output.write(text)
-        error, finish = result.error, result.finish
         cuts = [] if finish is None else describe_cut(finish, self._model.engine.shape.n_positions)
         told = cuts if error is None else [" ".join(error.split())]
         for line in told if self._as_text else []:

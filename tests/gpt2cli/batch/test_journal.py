@@ -1,19 +1,25 @@
 """Claims about the journal: what it refuses to go on with, and how both files are written."""
 
 import dataclasses
+import errno
 import io
 import json
 import os
 import pathlib
 import stat
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from gpt2cli.batch import Journal, start_output
+from gpt2cli.batch import BatchItem, Journal, start_output
 from gpt2cli.errors import OutputError, UsageError
 from tests.gpt2cli.batch.jobs import HEADER, RECORDS, RESULTS, Job
+
+ITEM = BatchItem(2, "aaaabbbbccccdddd")
+# The digest is that of `echo 0123456789 | sha256sum`.
+ENTRY = b'[2, 0, "aaaabbbbccccdddd", "c67c199595622dfb", true]\n'
 
 
 @pytest.mark.parametrize(
@@ -107,16 +113,44 @@ def test_a_damaged_header_is_refused(job: Job, line: bytes) -> None:
     assert job.files == (b"results\n", line + b"\n")
 
 
-@pytest.mark.parametrize("line", [b"", b"null", b'"0123456789abcdef"', b"\xff", b"[]"], ids=repr)
-def test_a_damaged_digest_is_refused(job: Job, line: bytes) -> None:
-    """It is the digest of no record; the files stay as they are."""
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"null",
+        b'"0123456789abcdef"',
+        b"\xff",
+        b"[]",
+        b"[" * 100_000,
+        b'[2, 0, "0123456789abcdef", "0123456789abcdef"]',
+        b'[2, 0, "0123456789abcdef", "0123456789abcdef", 0]',
+        b'{"number": 2}',
+    ],
+    ids=lambda line: repr(line[:50]),
+)
+def test_a_damaged_entry_is_refused(job: Job, line: bytes) -> None:
+    """The files stay as they are."""
     job.run(resume=False)
     output, journal = job.files
     lines = journal.splitlines()
-    lines[3] = line
+    lines[5] = line
     damaged = b"\n".join(lines) + b"\n"
     job.leave(output, damaged)
-    with pytest.raises(OutputError, match="record 2 of the input is not the one of before"):
+    with pytest.raises(OutputError, match=r"out\.resume\.json is damaged; remove it"):
+        job.run(resume=True)
+    assert job.files == (output, damaged)
+
+
+@pytest.mark.parametrize(("line", "message"), [(3, "is damaged"), (5, "record 2 of the input")])
+def test_an_entry_that_is_missing_is_refused(job: Job, line: int, message: str) -> None:
+    """Of a sample, or of a record; the files stay as they are."""
+    job.run(resume=False)
+    output, journal = job.files
+    lines = journal.splitlines(keepends=True)
+    assert json.loads(lines[line])[:2] == ([1, 1] if line == 3 else [2, 0])
+    damaged = b"".join(lines[:line] + lines[line + 1 :])
+    job.leave(output, damaged)
+    with pytest.raises(OutputError, match="is damaged"):
         job.run(resume=True)
     assert job.files == (output, damaged)
 
@@ -157,9 +191,8 @@ def test_a_write_that_takes_a_part_is_gone_on_with() -> None:
     """As on a disk that is nearly full, or in one interrupted by a signal."""
     output, journal = NarrowFile(100, 3), NarrowFile(100, 1)
     opened = Journal(output, journal)  # type: ignore[arg-type]  # as a file without a buffer
-    opened.begin("abc")
-    opened.write(b"0123456789\n")
-    assert (output.written, journal.written) == (b"0123456789\n", b'"abc"\n')
+    opened.write(b"0123456789\n", ITEM, sample=0, failed=True)
+    assert (output.written, journal.written) == (b"0123456789\n", ENTRY)
 
 
 @pytest.mark.parametrize(("room", "journal_room"), [(4, 100), (0, 100), (100, 2), (100, 0)])
@@ -167,22 +200,88 @@ def test_a_full_disk_is_an_error_that_tells_how_to_go_on(room: int, journal_room
     """Wherever it is met; a part that was written does no harm."""
     opened = Journal(NarrowFile(room, 9), NarrowFile(journal_room, 9))  # type: ignore[arg-type]
     with pytest.raises(OutputError) as error:
-        opened.begin("abc")
-        opened.write(b"0123456789\n")
+        opened.write(b"0123456789\n", ITEM, sample=0, failed=True)
     assert str(error.value) == (
         "cannot write the result: No space left on device; --resume goes on from here"
     )
 
 
-def test_a_journals_digest_is_on_disk_before_the_results_and_both_at_once(job: Job) -> None:
+def test_what_is_written_goes_to_both_files_at_once(job: Job) -> None:
     """Nothing waits in a buffer that a kill would lose."""
     with start_output(job.output, HEADER) as opened:
         header = job.journal.read_bytes()
         assert json.loads(header) == dataclasses.asdict(HEADER)
-        opened.begin("abc")
-        assert job.files == (b"", header + b'"abc"\n')
-        opened.write(b"x\n")
-        assert job.files == (b"x\n", header + b'"abc"\n')
+        assert job.files == (b"", header)
+        opened.write(b"0123456789\n", ITEM, sample=0, failed=True)
+        assert job.files == (b"0123456789\n", header + ENTRY)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of the files and folders that are flushed to disk from now on."""
+    found: list[str] = []
+
+    def sync(descriptor: int) -> None:
+        found.append(pathlib.Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    return found
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="names by /proc")
+class TestFlushing:
+    """Claims about what is flushed to disk, and when."""
+
+    def test_the_journal_disowns_an_older_output_before_that_is_emptied(
+        self, job: Job, steps: list[str]
+    ) -> None:
+        """A power cut between the two leaves no results of another run under this one's journal."""
+        with start_output(job.output, HEADER):
+            assert steps == ["out.resume.json", job.output.parent.name]
+            steps.clear()
+        assert steps == ["out.resume.json", "out"]
+
+    @pytest.mark.parametrize(
+        ("took", "flushed"),
+        [(0.0, [1.0, 2.0, 3.0, 4.0, 5.0]), (0.01, [1.0, 2.5, 4.0]), (0.04, [1.0, 3.5])],
+    )
+    def test_both_files_are_flushed_each_second_and_seldom_on_a_slow_disk(
+        self, job: Job, took: float, flushed: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two percent of the time at most, here with a result every half second."""
+        now = 0.0
+        synced: list[float] = []
+
+        def sync(descriptor: int) -> None:
+            nonlocal now
+            synced.append(now)
+            now += took / 2
+
+        monkeypatch.setattr(os, "fsync", sync)
+        with (
+            job.output.open("wb", buffering=0) as output,
+            job.journal.open("wb", buffering=0) as journal,
+        ):
+            opened = Journal(output, journal, clock=lambda: now)
+            for step in range(11):
+                now = step / 2
+                opened.write(b"x\n", ITEM, sample=0, failed=False)
+        assert synced[::2] == flushed
+
+    def test_a_disk_that_fails_at_the_end_is_an_error(
+        self, job: Job, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Unless there was another one before, which is told then."""
+
+        def fail(descriptor: int) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        for error, told in (("", "Input/output error"), ("another", "another")):
+            with monkeypatch.context() as patch, pytest.raises(OutputError, match=told):  # noqa: SIM117
+                with start_output(job.output, HEADER):
+                    patch.setattr(os, "fsync", fail)
+                    if error:
+                        raise OutputError(error)
 
 
 def test_an_output_that_cannot_be_written_leaves_no_journal(tmp_path: pathlib.Path) -> None:
@@ -223,10 +322,22 @@ class TestOnPosix:
     def test_a_file_that_another_run_writes_is_refused(self, job: Job, resume: bool) -> None:
         """Untouched; when the other one has ended, even by a kill, it is free."""
         with start_output(job.output, HEADER) as opened:
-            opened.begin("abc")
-            opened.write(b"x\n")
+            opened.write(b"x\n", ITEM, sample=0, failed=False)
             before = job.files
             with pytest.raises(OutputError, match=r"another process is writing .*/out$"):
                 job.run(resume=resume)
             assert job.files == before
         job.run(resume=False)
+
+    @pytest.mark.parametrize("link", [os.symlink, os.link])
+    def test_a_file_that_another_run_writes_by_another_name_is_refused(
+        self, job: Job, link: Callable[[pathlib.Path, pathlib.Path], None]
+    ) -> None:
+        """By a link of either kind: the file is taken, not its name."""
+        with start_output(job.output, HEADER) as opened:
+            opened.write(b"x\n", ITEM, sample=0, failed=False)
+            other = job.output.with_name("other")
+            link(job.output, other)
+            with pytest.raises(OutputError, match=r"another process is writing .*/other$"):
+                dataclasses.replace(job, output=other).run(resume=False)
+            assert job.output.read_bytes() == b"x\n"
