@@ -71,6 +71,8 @@ class GPT2Config:
     tie_word_embeddings: bool
     bos_token_id: int | None  # None: the config files do not say
     eos_token_ids: tuple[int, ...]  # empty: the config files do not say
+    bos_origin: str = "config.json"  # the file that says so
+    eos_origin: str = "config.json"
 
     @property
     def head_dim(self) -> int:
@@ -138,25 +140,29 @@ class _Fields:
             self._expected("activation_function", f"one of {', '.join(ACTIVATIONS)}", value)
         return ACTIVATIONS.get(str(value), "")
 
-    def token_ids(self, name: str, vocab_size: int, *sources: Mapping[str, Any]) -> tuple[int, ...]:
-        """Return the ids of the first source that names any of the vocabulary; empty if none does.
+    def token_ids(
+        self, name: str, vocab_size: int, sources: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[tuple[int, ...], str]:
+        """Return the ids of the first source that names any of the vocabulary, and its name.
+
+        Empty if none does.
 
         Ids outside the vocabulary are passed over, not refused: transformers writes GPT2Config's
         50256 into every config that was not told otherwise, however small the vocabulary, and some
         write -1 for "none". The model never draws them, so they can end nothing. A `vocab_size` of
         0, one that was reported as a fault, bounds nothing.
         """
-        for source in sources:
+        for origin, source in sources.items():
             value: Any = source.get(name)
             named = value if isinstance(value, list) else [] if value is None else [value]
             for token_id in named:
                 if isinstance(token_id, bool) or not isinstance(token_id, int):
                     self._expected(name, "token ids", token_id)
-                    return ()
+                    return (), origin
             ids = tuple(i for i in named if 0 <= i < (vocab_size or _LARGEST_SIZE))
             if ids:
-                return ids
-        return ()
+                return ids, origin
+        return (), "config.json"
 
     def _expected(self, name: str, what: str, found: object) -> None:
         shown = "nothing" if found is None else json.dumps(found)
@@ -168,7 +174,9 @@ def _parse(fields: _Fields, generation: Mapping[str, Any]) -> GPT2Config | None:
     vocab_size = fields.size("vocab_size")
     if n_head and n_embd % n_head:
         fields.faults.append(f"n_embd {n_embd} is not a multiple of n_head {n_head}")
-    bos_ids = fields.token_ids("bos_token_id", vocab_size, generation, fields.raw)
+    sources = {"generation_config.json": generation, "config.json": fields.raw}
+    bos_ids, bos_origin = fields.token_ids("bos_token_id", vocab_size, sources)
+    eos_ids, eos_origin = fields.token_ids("eos_token_id", vocab_size, sources)
     config = GPT2Config(
         n_layer=fields.size("n_layer", largest=_MOST_LAYERS),
         n_head=n_head,
@@ -182,7 +190,9 @@ def _parse(fields: _Fields, generation: Mapping[str, Any]) -> GPT2Config | None:
         scale_attn_by_inverse_layer_idx=fields.flag("scale_attn_by_inverse_layer_idx", False),
         tie_word_embeddings=fields.flag("tie_word_embeddings", True),
         bos_token_id=bos_ids[0] if bos_ids else None,
-        eos_token_ids=fields.token_ids("eos_token_id", vocab_size, generation, fields.raw),
+        eos_token_ids=eos_ids,
+        bos_origin=bos_origin,
+        eos_origin=eos_origin,
     )
     # reorder_and_upcast_attn scales q before the product and upcasts the softmax: in float32 the
     # same function, so it is only checked to be a flag.

@@ -26,14 +26,14 @@ from export.manifest import (
     COPIED_FILES,
     MANIFEST_FILE,
     TOKENIZER_FILE,
-    copy_descriptions,
     describe,
+    write_descriptions,
     write_manifest,
 )
 from export.origin import describe_local
 from export.precision import Precision
 from export.storage import FLOAT16, STORAGES, Storage, encode
-from export.tokenizer import TokenizerFacts, gather_facts, read_tokenizer
+from export.tokenizer import TokenizerFacts, read_facts, read_tokenizer
 from export.whole import PartialFolder, put_back
 
 DATA_FILE: Final = "model.onnx.data"
@@ -76,13 +76,13 @@ def convert(
     report("reading the checkpoint")
     config, facts = _read_valid(source)
     with open_checkpoint(source) as weights, _written_whole(out, force=force) as folder:
-        if weights.notes:
-            note(as_one_line("; ".join(weights.notes)))
+        for notes in filter(None, (weights.notes, facts.notes)):
+            note(as_one_line("; ".join(notes)))
         report("writing the graph and the weights")
         faults = write_model(folder, config, weights, STORAGES[precision])
         if faults:
             raise CheckpointError(source, faults)
-        copy_descriptions(source, folder)
+        write_descriptions(source, folder, facts)
         report("checking the graph against the NumPy reference")
         written = check_weights(folder / MODEL_FILE, config, weights, precision)
         graphs = find_graphs(folder)
@@ -115,8 +115,10 @@ def _read_valid(source: Path) -> tuple[GPT2Config, TokenizerFacts]:
     with _gathering(faults), open_checkpoint(source) as weights:
         faults += weights.find_faults(config) if config else []
     with _gathering(faults):
-        tokenizer = read_tokenizer(source)
-        facts = gather_facts(source, tokenizer, config) if config else None
+        if config:
+            facts = read_facts(source, config)
+        else:
+            read_tokenizer(source)  # for its faults
     if faults or config is None or facts is None:
         raise CheckpointError(source, faults)
     return config, facts

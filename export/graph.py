@@ -23,7 +23,7 @@ from export.nodes import MICROSOFT, Nodes
 from export.precision import Precision
 from export.storage import FLOAT32, STORAGES, BlockFormat, Part, Storage
 
-GRAPH_VERSION: Final = 2  # raised whenever the graph of the same checkpoint changes
+GRAPH_VERSION: Final = 3  # raised whenever the same checkpoint gives another model folder
 _OPSET: Final = 24  # TensorScatter; Attention with a boolean mask over a padded cache
 _MICROSOFT_OPSET: Final = 1
 _IR_VERSION: Final = 11

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from export.config import GPT2Config, read_config
-from export.tokenizer import TokenizerFacts, gather_facts, read_tokenizer
+from export.tokenizer import TokenizerFacts, read_facts
 
 MANIFEST_FILE: Final = "export.json"
 TOKENIZER_FILE: Final = "tokenizer.json"
@@ -28,26 +28,23 @@ def write_tokenizer_folder(
         OSError: if it cannot be written.
     """
     config = read_config(source)
-    facts = gather_facts(source, read_tokenizer(source), config)
-    copy_descriptions(source, folder)
+    facts = read_facts(source, config)
+    write_descriptions(source, folder, facts)
     manifest = describe(folder, config, facts, graph_version=graph_version, precision="fp32")
     write_manifest(folder, manifest | {"source": origin, "checked": []})
 
 
-def copy_descriptions(source: Path, folder: Path) -> None:
-    """Write a checkpoint's configuration and tokenizer into a model folder.
+def write_descriptions(source: Path, folder: Path, facts: TokenizerFacts) -> None:
+    """Write a checkpoint's configuration and its tokenizer into a model folder.
 
     Raises:
-        CheckpointError: if the tokenizer cannot be read.
         OSError: if they cannot be written.
     """
-    for name in (*COPIED_FILES, TOKENIZER_FILE):
+    for name in COPIED_FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
-    if not (folder / TOKENIZER_FILE).is_file():
-        # Not Tokenizer.save (0.23.3): on a full disk it raises a bare Exception.
-        text = read_tokenizer(source).to_str()
-        (folder / TOKENIZER_FILE).write_text(text, encoding="utf-8")
+    # Not Tokenizer.save (0.23.3): on a full disk it raises a bare Exception.
+    (folder / TOKENIZER_FILE).write_text(facts.tokenizer.to_str(), encoding="utf-8")
 
 
 def describe(
@@ -69,8 +66,10 @@ def describe(
         "tokenizer": {
             "vocab_size": facts.vocab_size,
             "missing_ids": facts.missing_ids,
-            "bos_token_id": facts.bos_token_id,
-            "eos_token_ids": list(facts.eos_token_ids),
+            "start_ids": list(facts.settings.start_ids),
+            "bos_token_id": facts.special.bos_token_id,
+            "eos_token_ids": list(facts.special.eos_token_ids),
+            "special_tokens": facts.special.as_rows(),
         },
         "files": {path.name: _fingerprint(path) for path in sorted(folder.iterdir())},
     }

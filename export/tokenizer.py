@@ -1,7 +1,8 @@
 """Reads a checkpoint's tokenizer, checks that it is byte-level BPE, and writes `tokenizer.json`."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -10,9 +11,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from export.checkpoint_files import read_object, read_text
 from export.config import GPT2Config
+from export.encoding import EncodingSettings, settle_encoding
 from export.errors import CheckpointError
-
-END_OF_TEXT: Final = "<|endoftext|>"
+from export.special_tokens import SpecialTokens, settle_special_tokens
+from export.token_files import END_OF_TEXT, TokenEntry, read_token_files
 
 _TOKENIZER_FILE: Final = "tokenizer.json"
 _VOCABULARY_FILES: Final = ("vocab.json", "merges.txt")
@@ -25,66 +27,79 @@ _OTHER_KINDS: Final[Mapping[str, str]] = {
     "spm.model": "SentencePiece",
     "tokenizer.model": "SentencePiece",
 }
-# What says which token ends a text, where no file names its id and there is no <|endoftext|>.
-_SPECIAL_TOKEN_FILES: Final = ("tokenizer_config.json", "special_tokens_map.json")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFacts:
-    """What the model folder says of its tokenizer."""
+    """A checkpoint's tokenizer as all its files make it, and what the model folder says of it."""
 
+    tokenizer: Tokenizer
+    special: SpecialTokens
+    settings: EncodingSettings
     vocab_size: int  # ids that the tokenizer knows
     missing_ids: list[list[int]]  # [first, last] of the runs of ids that it lacks: never drawn
-    bos_token_id: int | None
-    eos_token_ids: tuple[int, ...]
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know of it, a line each."""
+        return [*self.special.notes, *self.settings.notes]
 
 
-def read_tokenizer(folder: Path) -> Tokenizer:
+def read_facts(folder: Path, config: GPT2Config) -> TokenizerFacts:
+    """Read the tokenizer, and relate its ids to the model's.
+
+    Raises:
+        CheckpointError: if there is none, a file is damaged, or a setting is not implemented.
+    """
+    files = read_token_files(folder)
+    whole = (folder / _TOKENIZER_FILE).is_file()
+    own_file = _TOKENIZER_FILE if whole else _VOCABULARY_FILES[0]
+    tokenizer = read_tokenizer(folder, files.listed)
+    with _translated(folder):
+        settings = settle_encoding(folder, tokenizer, files, whole=whole)
+        special = settle_special_tokens(tokenizer, files, config, own_file=own_file)
+    known = set(tokenizer.get_vocab(with_added_tokens=True).values())
+    return TokenizerFacts(
+        tokenizer,
+        special,
+        settings,
+        vocab_size=len(known),
+        missing_ids=_find_gaps(known | {*special.eos_token_ids}, config.vocab_size),
+    )
+
+
+def read_tokenizer(folder: Path, added: Sequence[TokenEntry] = ()) -> Tokenizer:
     """Read `tokenizer.json`, or `vocab.json` and `merges.txt` where there is none.
+
+    `added`: further tokens of the latter, with their ids; those that come first count.
 
     Raises:
         CheckpointError: if there is none, it is damaged, or it is not byte-level BPE.
     """
-    try:
-        tokenizer = _read_either(folder)
-    except CheckpointError:
-        raise
-    except Exception as error:  # tokenizers raises bare Exception for whatever it cannot parse
-        raise CheckpointError(folder, [f"the tokenizer cannot be read: {error}"]) from error
+    with _translated(folder):
+        tokenizer = _read_either(folder, added)
     if not tokenizer.get_vocab_size():
         raise CheckpointError(folder, [f"the tokenizer has no tokens, {_NEEDED}"])
     return tokenizer
 
 
-def _read_either(folder: Path) -> Tokenizer:
+@contextmanager
+def _translated(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:  # tokenizers raises bare Exception for whatever it cannot parse
+        raise CheckpointError(folder, [f"the tokenizer cannot be read: {error}"]) from error
+
+
+def _read_either(folder: Path, added: Sequence[TokenEntry]) -> Tokenizer:
     if (folder / _TOKENIZER_FILE).is_file():
         _refuse_other_kinds(folder, read_object(folder / _TOKENIZER_FILE))
         return Tokenizer.from_file(str(folder / _TOKENIZER_FILE))
     if not all((folder / name).is_file() for name in _VOCABULARY_FILES):
         raise CheckpointError(folder, [_describe_missing(folder)])
-    return _read_vocabulary(folder)
-
-
-def gather_facts(folder: Path, tokenizer: Tokenizer, config: GPT2Config) -> TokenizerFacts:
-    """Relate the tokenizer's ids to the model's.
-
-    Raises:
-        CheckpointError: if a file is damaged that is needed to find BOS or EOS.
-    """
-    known = set(tokenizer.get_vocab(with_added_tokens=True).values())
-    bos = config.bos_token_id
-    if bos is None:
-        bos = _find_special(folder, "bos_token", tokenizer, config)
-    eos = config.eos_token_ids
-    if not eos:
-        found = _find_special(folder, "eos_token", tokenizer, config)
-        eos = () if found is None else (found,)
-    return TokenizerFacts(
-        vocab_size=len(known),
-        missing_ids=_find_gaps(known, config.vocab_size),
-        bos_token_id=bos,
-        eos_token_ids=eos,
-    )
+    return _read_vocabulary(folder, added)
 
 
 def _find_gaps(known: Iterable[int], end: int) -> list[list[int]]:
@@ -95,26 +110,6 @@ def _find_gaps(known: Iterable[int], end: int) -> list[list[int]]:
     bounds = [-1, *sorted(i for i in known if i < end), end]
     pairs = itertools.pairwise(bounds)
     return [[before + 1, after - 1] for before, after in pairs if after - before > 1]
-
-
-def _find_special(folder: Path, field: str, tokenizer: Tokenizer, config: GPT2Config) -> int | None:
-    """Return the id of `<|endoftext|>`, else of the token that `field` of a file names."""
-    for token in _name_special(folder, field):
-        token_id: int | None = tokenizer.token_to_id(token)
-        if token_id is not None and token_id < config.vocab_size:
-            return token_id
-    return None
-
-
-def _name_special(folder: Path, field: str) -> Iterator[str]:
-    """Give the tokens to try; a file is opened only when its turn comes."""
-    yield END_OF_TEXT
-    for name in _SPECIAL_TOKEN_FILES:
-        if (folder / name).is_file():
-            token = read_object(folder / name).get(field)
-            content = token.get("content") if isinstance(token, dict) else token
-            if isinstance(content, str):
-                yield content
 
 
 def _describe_missing(folder: Path) -> str:
@@ -174,26 +169,31 @@ def _list_steps(part: object) -> list[str]:
     return [_type_of(step) or "" for step in steps]
 
 
-def _read_vocabulary(folder: Path) -> Tokenizer:
+def _read_vocabulary(folder: Path, added: Sequence[TokenEntry]) -> Tokenizer:
     """Build the tokenizer that openai/gpt-2 `src/encoder.py` describes."""
     vocabulary, merges = (folder / name for name in _VOCABULARY_FILES)
     read_object(vocabulary)  # by our limits, before the library has none
-    lines = read_text(merges).split("\n")
-    _refuse_characters(folder, [line for line in lines if not line.startswith("#version")])
-    tokenizer = Tokenizer(models.BPE.from_file(str(vocabulary), str(merges)))
+    read_text(merges)
+    tokens, pairs = models.BPE.read_file(str(vocabulary), str(merges))
+    _refuse_characters(folder, ["".join(pair) for pair in pairs])
+    tokenizer = Tokenizer(models.BPE(_extend(folder, tokens, added), pairs))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     if tokenizer.token_to_id(END_OF_TEXT) is not None:
         tokenizer.add_special_tokens([AddedToken(END_OF_TEXT, special=True, normalized=False)])
-    added = folder / "added_tokens.json"
-    if added.is_file():
-        for token, token_id in sorted(read_object(added).items(), key=_by_id):
-            tokenizer.add_tokens([AddedToken(token, normalized=False)])
-            if tokenizer.token_to_id(token) != token_id:
-                fault = f"added_tokens.json: {token!r} has the id {token_id}, not the next"
-                raise CheckpointError(folder, [fault])
     return tokenizer
 
 
-def _by_id(item: tuple[str, int]) -> int:
-    return item[1]
+def _extend(
+    folder: Path, vocabulary: Mapping[str, int], added: Sequence[TokenEntry]
+) -> dict[str, int]:
+    """Return a vocabulary with the added tokens in it, each at its own id."""
+    whole = dict(vocabulary)
+    owners = {token_id: token for token, token_id in whole.items()}
+    for entry in added:
+        token_id = whole.setdefault(entry.text, entry.token_id)
+        owner = owners.setdefault(token_id, entry.text)
+        if owner != entry.text:
+            fault = f"{entry.origin}: {entry.text!r} has the id {token_id}, which {owner!r} has too"
+            raise CheckpointError(folder, [fault])
+    return whole

@@ -87,7 +87,7 @@ def load_model(
         def open_with(count: int) -> Engine:
             return Engine(stored.folder, where, max_slots=count, threads=cores)
 
-        tokenizer = _load_meanwhile(stored.folder)
+        tokenizer = _load_meanwhile(stored.folder, listener.note)
         engine = open_fitting(open_with, slots, fewest=min_slots, listener=listener)
         return stored, engine, tokenizer
 
@@ -181,12 +181,12 @@ def note_fewer_slots(engine: Engine, slots: int, listener: Listener) -> None:
         listener.note(f"the memory of {engine.device} holds {held} rows at once, not {slots}")
 
 
-def _load_meanwhile(folder: ModelFolder) -> Future[Tokenizer]:
+def _load_meanwhile(folder: ModelFolder, note: Callable[[str], None]) -> Future[Tokenizer]:
     """Begin to load the tokenizer on a thread, while this one loads the weights."""
 
     def load() -> Tokenizer:
         time.sleep(_HEAD_START)
-        return Tokenizer(folder)
+        return Tokenizer(folder, note)
 
     executor = ThreadPoolExecutor(max_workers=1)
     tokenizer = executor.submit(load)

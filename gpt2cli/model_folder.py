@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gpt2cli.errors import ModelError
 
-GRAPH_VERSION: Final = 2  # of the graphs that this version of the engine drives
+GRAPH_VERSION: Final = 3  # of the model folders that this version reads
 MANIFEST_FILE: Final = "export.json"
 
 
@@ -27,6 +27,17 @@ class ModelShape:
 
 
 @dataclass(frozen=True, slots=True)
+class SpecialToken:
+    """An id that is no ordinary text, each thing with the checkpoint's file that says so."""
+
+    id: int
+    text: str | None  # which reads as it where that is allowed; None: no token has the id
+    begins: str | None
+    ends: str | None
+    silent: str | None  # it never prints
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFolder:
     """A model folder whose files are all there, with the sizes that `export` recorded."""
 
@@ -35,7 +46,9 @@ class ModelFolder:
     precision: str
     bos_token_id: int | None
     eos_token_ids: frozenset[int]
+    start_ids: tuple[int, ...]  # what the tokenizer puts before every prompt
     missing_ids: tuple[range, ...]  # ids of the model that the tokenizer lacks
+    special_tokens: tuple[SpecialToken, ...]
     source: Mapping[str, Any] = field(repr=False)
     checked: tuple[tuple[str, str], ...]  # (onnxruntime version, provider) that passed the check
 
@@ -112,7 +125,9 @@ def read_model_folder(path: Path) -> ModelFolder:
             precision=manifest["precision"],
             bos_token_id=tokenizer["bos_token_id"],
             eos_token_ids=frozenset(tokenizer["eos_token_ids"]),
+            start_ids=tuple(tokenizer["start_ids"]),
             missing_ids=tuple(range(a, b + 1) for a, b in tokenizer["missing_ids"]),
+            special_tokens=tuple(SpecialToken(**t) for t in tokenizer["special_tokens"]),
             source=dict(manifest["source"]),
             checked=tuple((c["onnxruntime"], c["provider"]) for c in manifest["checked"]),
         )

@@ -2,14 +2,18 @@
 
 import codecs
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import tokenizers
 
 from gpt2cli.errors import ModelError, PromptError
+from gpt2cli.lacking import find_lacking_bytes, find_unwritable, name_characters
 from gpt2cli.model_folder import ModelFolder
 from gpt2cli.text_pieces import make_cutter
+from gpt2cli.text_steps import find_prefixing, may_lose
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -27,8 +31,10 @@ _ID_LIMIT: Final = 2**32  # of what tokenizers takes for an id
 class Tokenizer:
     """A model folder's byte-level BPE tokenizer."""
 
-    def __init__(self, folder: ModelFolder) -> None:
-        """Load the tokenizer.
+    def __init__(
+        self, folder: ModelFolder, note: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """Load the tokenizer; `note` is told which characters it cannot spell, each once.
 
         Raises:
             ModelError: if its file is damaged.
@@ -37,42 +43,56 @@ class Tokenizer:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(folder.tokenizer_file))
         except Exception as error:  # tokenizers raises bare Exception
             raise ModelError(f"{folder.tokenizer_file} cannot be read: {error}") from error
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._tokenizer.model.dropout = None  # which cuts a text anew each time
         self._vocab_size = folder.shape.vocab_size
         self._cutter = make_cutter(self._tokenizer, _BYTE_OF)
+        self._prefixing = find_prefixing(self._tokenizer)
+        self._may_lose = may_lose(self._tokenizer)
         self._added = self._tokenizer.get_added_tokens_decoder()
-        self._silent_ids = self._find_special_ids() | folder.eos_token_ids
+        self._silent_ids = frozenset(i for i, token in self._added.items() if token.special)
         self._bytes: dict[int, bytes] = {}
+        self._note = note
+        self._told: set[tuple[str, str]] = set()
+        self.start_ids = folder.start_ids  # what stands before every prompt
         self.bos_token_id = folder.bos_token_id
         self.eos_token_ids = folder.eos_token_ids
 
+    @property
+    def context_id(self) -> int | None:
+        """The id after which a text stands that is scored from its first token on."""
+        return self.start_ids[-1] if self.start_ids else self.bos_token_id
+
     def encode(self, text: str, *, allow_special: bool = False) -> list[int]:
-        """Return the ids of a prompt, as `encode_text`; an empty one is the BOS id alone.
+        """Return the ids of a prompt: of its text, after those that the tokenizer puts before it.
+
+        An empty one that it puts nothing before is the BOS id alone.
 
         Raises:
             PromptError: as `encode_text`, or if it is empty though the model has no BOS.
         """
-        ids = self.encode_text(text, allow_special=allow_special)
+        ids = [*self.start_ids, *self.encode_text(text, allow_special=allow_special, begins=True)]
         if ids:
             return ids
         if self.bos_token_id is None:
             raise PromptError("the prompt is empty and the model has no BOS token; give some text")
         return [self.bos_token_id]
 
-    def encode_text(self, text: str, *, allow_special: bool = False) -> list[int]:
+    def encode_text(
+        self, text: str, *, allow_special: bool = False, begins: bool = False
+    ) -> list[int]:
         """Return the ids of a text and no other; an empty one has none.
 
-        `allow_special` reads `<|endoftext|>` and its like as the token instead of as text.
+        `allow_special` reads `<|endoftext|>` and its like as the token instead of as text. `begins`
+        puts the space before it that some tokenizers want where a text begins.
 
         Raises:
             PromptError: as `encode_pieces`.
         """
-        pieces = self.encode_pieces(text, allow_special=allow_special)
+        pieces = self.encode_pieces(text, allow_special=allow_special, begins=begins)
         return [token_id for ids in pieces for token_id in ids]
 
-    def encode_pieces(self, text: str, *, allow_special: bool = False) -> Iterator[list[int]]:
+    def encode_pieces(
+        self, text: str, *, allow_special: bool = False, begins: bool = False
+    ) -> Iterator[list[int]]:
         """Yield the ids of `encode_text`, some at a time.
 
         Raises:
@@ -87,10 +107,18 @@ class Tokenizer:
                 "expected UTF-8, for example from iconv -t UTF-8"
             ) from error
         for piece in [text] if self._cutter is None else self._cutter.cut(text):
-            self._tokenizer.encode_special_tokens = not allow_special
-            ids = self._tokenizer.encode(piece, add_special_tokens=False).ids
+            ids = self._encode_piece(piece, allow_special=allow_special, begins=begins)
+            if self._may_lose:
+                self._note_lost(piece, ids)
             self._check_ids(ids)
             yield ids
+
+    def _encode_piece(self, piece: str, *, allow_special: bool, begins: bool) -> list[int]:
+        self._tokenizer.encode_special_tokens = not allow_special
+        for step in self._prefixing:
+            step.add_prefix_space = begins
+        ids: list[int] = self._tokenizer.encode(piece, add_special_tokens=False).ids
+        return ids
 
     def _check_ids(self, ids: Sequence[int]) -> None:
         beyond = next((i for i in ids if i >= self._vocab_size), None)
@@ -130,6 +158,30 @@ class Tokenizer:
         """Return the text that ids spell, special tokens by name, U+FFFD for what is no UTF-8."""
         return b"".join(map(self.spell, ids)).decode("utf-8", "replace")
 
+    def note_unwritable(self, option: str, texts: Iterable[str]) -> None:
+        """Tell which characters of an option's texts the model can never write."""
+        self._tell(option, find_unwritable("".join(texts), self._lacking))
+
+    @functools.cached_property
+    def _lacking(self) -> frozenset[int]:
+        return find_lacking_bytes(map(self.token_bytes, range(self._vocab_size)))
+
+    def _note_lost(self, text: str, ids: Sequence[int]) -> None:
+        """Tell which characters of a text, as it is normalized, its ids do not spell."""
+        shown = self.show(ids)
+        if shown == text:
+            return
+        normalizer = self._tokenizer.normalizer
+        if normalizer is not None and b"ByteLevel" not in normalizer.__getstate__():
+            text = normalizer.normalize_str(text)
+        self._tell("the text", Counter(text) - Counter(shown))
+
+    def _tell(self, where: str, characters: Iterable[str]) -> None:
+        news = dict.fromkeys(c for c in characters if (where, c) not in self._told)
+        self._told.update((where, character) for character in news)
+        if news:
+            self._note(f"{where} has {name_characters(news)}, which no token of the model spells")
+
     def _find_bytes(self, token_id: int) -> bytes:
         added = self._added.get(token_id)
         if added is not None:  # stored as it reads
@@ -138,9 +190,6 @@ class Tokenizer:
         if all(character in _BYTE_OF for character in token):
             return bytes(_BYTE_OF[character] for character in token)
         return token.encode()  # a special one of the vocabulary itself
-
-    def _find_special_ids(self) -> frozenset[int]:
-        return frozenset(token_id for token_id, token in self._added.items() if token.special)
 
 
 class Detokenizer:

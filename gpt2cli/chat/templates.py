@@ -57,12 +57,14 @@ class Transcript:
     def begin(self) -> list[int]:
         """Return the system text as a paragraph of its own."""
         system = self._conversation.system
-        return self._encode(f"{system}\n\n") if system else []
+        ids = self._encode(f"{system}\n\n", begins=True) if system else []
+        return [*self._tokenizer.start_ids, *ids]
 
     def ask(self, message: str, *, first: bool) -> list[int]:
         """Return the user's line and the name of the bot: its text begins with a space."""
         user, bot = self._conversation.user_name, self._conversation.bot_name
-        return self._encode(f"{'' if first else chr(10)}{user}: {message}\n{bot}:")
+        begins = first and not self._conversation.system
+        return self._encode(f"{'' if first else chr(10)}{user}: {message}\n{bot}:", begins=begins)
 
     def answer(self, reply: str) -> list[int]:
         """Return the rest of the bot's line."""
@@ -72,8 +74,9 @@ class Transcript:
         """Return nothing: the next line begins with the newline."""
         return []
 
-    def _encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode_text(text, allow_special=self._allow_special)
+    def _encode(self, text: str, *, begins: bool) -> list[int]:
+        special = self._allow_special
+        return self._tokenizer.encode_text(text, allow_special=special, begins=begins)
 
 
 class DialoGPT:
@@ -93,7 +96,8 @@ class DialoGPT:
 
     def begin(self) -> list[int]:
         """Return the system text as if somebody had said it."""
-        return self._say(self._system) if self._system else []
+        ids = self._say(self._system) if self._system else []
+        return [*self._tokenizer.start_ids, *ids]
 
     def ask(self, message: str, *, first: bool) -> list[int]:
         """Return the message."""
@@ -108,8 +112,8 @@ class DialoGPT:
         return self._end
 
     def _say(self, text: str) -> list[int]:
-        ids = self._tokenizer.encode_text(text, allow_special=self._allow_special)
-        return ids + self._end
+        special = self._allow_special
+        return self._tokenizer.encode_text(text, allow_special=special, begins=True) + self._end
 
 
 TEMPLATES: Final[Mapping[str, type[Transcript] | type[DialoGPT]]] = {

@@ -125,9 +125,10 @@ def pull(
 def show(
     *, name: CachedName, revision: Commit = None, precision: Precision = None, json: Json = False
 ) -> None:
-    """Print a model's configuration, parameters, and the graph's inputs and outputs.
+    """Print a model's configuration, special tokens, parameters, and the graph's table.
 
-    NAME may be a model folder of your own. All of it is read, to find damage.
+    NAME may be a model folder of your own. All of it is read, to find damage. A
+    special token is told with what it does, and the checkpoint's file that says so.
 
     For example:
 
@@ -196,13 +197,21 @@ def _as_record(model: "CachedModel") -> dict[str, object]:
 
 
 def _format_described(described: dict[str, object]) -> str:
-    """Return one line per fact; the config and the graph's table indented below their names."""
+    """Return one line per fact; the parts of what has parts are indented below its name."""
     lines = []
     for name, value in described.items():
         if name == "config" and isinstance(value, dict):
             lines += ["config", *(f"  {key}  {json_format.dumps(v)}" for key, v in value.items())]
+        elif name == "special_tokens" and isinstance(value, list):
+            lines += ["special tokens", *map(_format_token, value)]
         elif name in ("inputs", "outputs") and isinstance(value, list):
             lines += [name, *(f"  {n}  {dtype}  {axes}" for n, dtype, axes in value)]
         elif value is not None:
             lines.append(f"{name}  {value}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _format_token(token: dict[str, object]) -> str:
+    told = {"begins": "begins a text", "ends": "ends a text", "silent": "never printed"}
+    roles = (f"{said} ({token[role]})" for role, said in told.items() if token[role])
+    return f"  {token['id']}  {json_format.dumps(token['text'])}  {', '.join(roles)}"

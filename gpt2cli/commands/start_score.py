@@ -35,7 +35,7 @@ class ReadyTexts:
 
     def score(self, text: EncodedText) -> Generator[list[TokenScore], None, None]:
         """Yield the scores of one of the texts as they are made."""
-        bos = self.model.tokenizer.bos_token_id
+        bos = self.model.tokenizer.context_id
         return score(
             self.model.engine, text.ids, bos_token_id=bos, stride=self.stride, top=self.top
         )
@@ -59,5 +59,7 @@ def get_scoring_ready(
     loaded = load(model, max_slots=1, listener=listener)
     stride = config.settle_stride(loaded.engine.shape.n_positions)
     encode = loaded.tokenizer.encode_text
-    encoded = [EncodedText(t.name, encode(t.text, allow_special=allow_special)) for t in texts]
+    encoded = [
+        EncodedText(t.name, encode(t.text, allow_special=allow_special, begins=True)) for t in texts
+    ]
     return ReadyTexts(loaded, encoded, stride, config.top)

@@ -69,13 +69,14 @@ def tokens(
         with find_tokenizer(
             model.model, revision=model.revision, offline=model.offline, listener=notes
         ) as stored:
-            tokenizer = Tokenizer(stored.folder)
+            tokenizer = Tokenizer(stored.folder, notes.note)
         notes.pause()
         with open_result(None) as writer:
             if asked is not None:
                 writer.write_bytes(tokenizer.decode(asked))
                 return
-            ids = tokenizer.encode_text(read.text, allow_special=source.allow_special)
+            special = source.allow_special
+            ids = tokenizer.encode_text(read.text, allow_special=special, begins=True)
             writer.write(_format(ids, tokenizer, stored, output))
 
 

@@ -200,6 +200,7 @@ def prepare(
             f"the prompt's {len(ids)} tokens and --max-new-tokens {config.max_new_tokens} exceed "
             f"the model's {limit}: shorten the prompt, or lower --max-new-tokens"
         )
+    tokenizer.note_unwritable("--stop", config.stop)
     sampling, size = request.sampling, shape.vocab_size
     return PreparedRequest(
         request,

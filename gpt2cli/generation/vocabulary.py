@@ -37,6 +37,7 @@ def find_bans(
     config: SamplingConfig, tokenizer: Tokenizer, *, vocab_size: int
 ) -> BannedTexts | None:
     """Return the banned texts by ids; None if there are none."""
+    tokenizer.note_unwritable("--ban", config.ban)
     return _read_bans(tokenizer, config.ban, vocab_size) if config.ban else None
 
 
@@ -61,7 +62,7 @@ def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: b
         return token_id
     shown = repr(shorten(token))
     try:
-        ids = tokenizer.encode(token, allow_special=allow_special)
+        ids = tokenizer.encode_text(token, allow_special=allow_special)
     except PromptError as error:
         raise UsageError(f"--logit-bias: the model has no token for {shown}") from error
     if len(ids) != 1:
@@ -90,7 +91,7 @@ def _compile(config: ConstraintConfig, tokenizer: Tokenizer, vocab_size: int) ->
 @functools.lru_cache(maxsize=1)
 def _make_compiler(tokenizer: Tokenizer, vocab_size: int) -> ConstraintCompiler:
     pieces = [tokenizer.token_bytes(token_id) for token_id in range(vocab_size)]
-    return ConstraintCompiler(pieces, tokenizer.encode)
+    return ConstraintCompiler(pieces, tokenizer.encode_text)
 
 
 @functools.lru_cache(maxsize=1)

@@ -13,14 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2cli.errors import PackageError, PromptError, UsageError
+from gpt2cli.lacking import find_lacking_bytes, find_unwritable, name_characters
+from gpt2cli.sampling.writable import describe_writable
 
 _NOTHING_FITS: Final = "NoExtensionBias"  # llguidance 1.9's word
+_NOTHING_MATCHES: Final = "expected something that a text can be, found what nothing matches"
 # Where any white space may stand a model can go on with it for ever.
 _JSON_FORM: Final[Any] = {
     "whitespace_flexible": False,
     "item_separator": ", ",
     "key_separator": ": ",
 }
+_JSON_CHARACTERS: Final = "".join(map(chr, range(0x20, 0x7F)))  # any of these may be needed
+_ANNOTATIONS: Final = ("title", "description", "$comment", "$schema", "$id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,7 @@ class ConstraintCompiler:
             ) from error
         self._library = llguidance
         self._vocab_size = len(pieces)
+        self._lacking = find_lacking_bytes(pieces)
         vocabulary = llguidance.TokenizerWrapper(_Vocabulary(pieces, encode))
         self._tokenizer: Any = llguidance.LLTokenizer(vocabulary)
 
@@ -85,6 +91,7 @@ class ConstraintCompiler:
             UsageError: if it is wrong or not supported, naming the option.
         """
         try:
+            self._refuse_unwritable(config)
             grammar = self._make_grammar(config)
         except UnicodeEncodeError as error:  # half of a surrogate pair, from a JSON record
             raise UsageError(f"{config.option}: expected valid Unicode") from error
@@ -94,18 +101,46 @@ class ConstraintCompiler:
         if not matcher.is_error():
             matcher.compute_bitmask()  # some faults show here only
         if matcher.is_error():
-            raise UsageError(f"{config.option}: {_shorten(matcher.get_error())}")
+            reason = _shorten(matcher.get_error())
+            if self._lacking and reason == _NOTHING_MATCHES:
+                named = name_characters(find_unwritable(config.regex or "", self._lacking))
+                reason = f"needs {named or 'characters'}, which no token of the model spells"
+            raise UsageError(f"{config.option}: {reason}")
         return Constraint(matcher, self._vocab_size)
 
     def _make_grammar(self, config: ConstraintConfig) -> str:
         library = self._library.LLMatcher
         if config.regex is not None:
-            return library.grammar_from_regex(config.regex)
+            return self._keep_writable(library.grammar_from_regex(config.regex))
         if config.json_schema is not None:
             return library.grammar_from_json_schema(config.json_schema, overrides=_JSON_FORM)
         # One terminal, not a rule of many: that could have 2000 texts at most (llguidance 1.9).
         texts = (json.dumps(text, ensure_ascii=False) for text in config.choice)
         return library.grammar_from_lark(f"start: CHOICE\nCHOICE: {' | '.join(texts)}")
+
+    def _keep_writable(self, grammar: str) -> str:
+        """Return the grammar of what a regular expression matches and the vocabulary can write."""
+        if not self._lacking:
+            return grammar
+        pattern = json.loads(grammar)["grammars"][0]["lark_grammar"].removeprefix("start: ")
+        lark = f"start: TEXT\nTEXT: {pattern} & /[{describe_writable(self._lacking)}]*/"
+        return self._library.LLMatcher.grammar_from_lark(lark)
+
+    def _refuse_unwritable(self, config: ConstraintConfig) -> None:
+        """Refuse what would come to a place where no token fits.
+
+        Raises:
+            UsageError: naming the characters.
+        """
+        texts: Sequence[str] = config.choice
+        if config.json_schema is not None and self._lacking:
+            texts = [_JSON_CHARACTERS + _read_literals(config.json_schema)]
+        for text in texts:
+            if unwritable := find_unwritable(text, self._lacking):
+                named = name_characters(unwritable)
+                raise UsageError(
+                    f"{config.option}: needs {named}, which no token of the model spells"
+                )
 
 
 class Constraint:
@@ -172,10 +207,22 @@ class _Vocabulary:
         return list(self._encode(text.decode())) if text else []
 
 
+def _read_literals(schema: str) -> str:
+    """Return what of a JSON schema's text may be written; what describes it is left out."""
+
+    def keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {k: v for k, v in pairs if k not in _ANNOTATIONS or not isinstance(v, str)}
+
+    try:
+        return json.dumps(json.loads(schema, object_pairs_hook=keep), ensure_ascii=False)
+    except ValueError:  # which llguidance tells
+        return ""
+
+
 def _shorten(error: str) -> str:
     """Return what is wrong out of llguidance's report, which quotes the grammar over many lines."""
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     told = next((line for line in lines if line.startswith("error: ")), lines[0] if lines else "")
     if told == _NOTHING_FITS:
-        return "expected something that a text can be, found what nothing matches"
+        return _NOTHING_MATCHES
     return told.removeprefix("error: ")[:200]

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,8 @@ def describe_model(model: CachedModel) -> dict[str, Any]:
     fault = find_fault(model)
     if fault is not None:
         raise ModelError(fault)
-    return describe_folder(model.path)
+    tokens = map(asdict, read_model_folder(model.path).special_tokens)
+    return {"special_tokens": [*tokens], **describe_folder(model.path)}
 
 
 def find_fault(model: CachedModel) -> str | None:

@@ -1,6 +1,7 @@
 """What a conversion writes, and what it tells while it does."""
 
 import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -101,8 +102,18 @@ def test_the_description_is_true(model_folders: ModelFolders) -> None:
     assert manifest["tokenizer"] == {
         "vocab_size": 289,
         "missing_ids": [],
+        "start_ids": [],
         "bos_token_id": 288,
         "eos_token_ids": [288],
+        "special_tokens": [
+            {
+                "id": 288,
+                "text": "<|endoftext|>",
+                "begins": "config.json",
+                "ends": "config.json",
+                "silent": "tokenizer.json",
+            }
+        ],
     }
     assert manifest["onnx"] == onnx.__version__
     assert manifest["checked"] == [
@@ -136,19 +147,33 @@ def test_missing_ids_are_written_as_ranges(tmp_path: pathlib.Path) -> None:
     assert read_manifest(tmp_path / "out")["tokenizer"]["missing_ids"] == [[257, 259]]
 
 
-def test_tokenizer_and_config_are_copied_byte_for_byte(
+def test_the_configurations_are_copied_byte_for_byte(
     model_folders: ModelFolders, tmp_path: pathlib.Path
 ) -> None:
     """What the checkpoint says of itself is kept as it was written, spaces and all."""
     source = shutil.copytree(model_folders.checkpoint(), tmp_path / "source")
-    for name in ("config.json", "tokenizer.json"):
-        text = (source / name).read_text(encoding="utf-8")
-        (source / name).write_text(f" {text}\n\n", encoding="utf-8")
+    text = (source / "config.json").read_text(encoding="utf-8")
+    (source / "config.json").write_text(f" {text}\n\n", encoding="utf-8")
     (source / "generation_config.json").write_text('{ "eos_token_id" : [1,2] }')
     convert(source, tmp_path / "out")
-    for name in ("config.json", "tokenizer.json", "generation_config.json"):
+    for name in ("config.json", "generation_config.json"):
         assert (tmp_path / "out" / name).read_bytes() == (source / name).read_bytes()
     assert read_manifest(tmp_path / "out")["tokenizer"]["eos_token_ids"] == [1, 2]
+
+
+def test_the_tokenizer_has_in_it_what_other_files_say(tmp_path: pathlib.Path) -> None:
+    """What reads the model folder needs no file but tokenizer.json."""
+    from tokenizers import Tokenizer
+
+    source = write_checkpoint(tmp_path / "source", CheckpointShape(1, 1, 2, 2, 257))
+    settings = {"add_prefix_space": True, "mask_token": "<|endoftext|>"}
+    (source / "tokenizer_config.json").write_text(json.dumps(settings))
+    convert(source, tmp_path / "out")
+    whole, own = (
+        Tokenizer.from_file(str(folder / "tokenizer.json")) for folder in (tmp_path / "out", source)
+    )
+    assert whole.encode("a").ids == own.encode(" a").ids == [220, 64]
+    assert whole.get_vocab() == own.get_vocab()
 
 
 def test_vocabulary_files_become_a_tokenizer_json(tmp_path: pathlib.Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from export.errors import CheckpointError
-from export.tokenizer import END_OF_TEXT, read_tokenizer
+from export.token_files import END_OF_TEXT, read_token_files
+from export.tokenizer import read_tokenizer
 from tests.checkpoints import GPT2_VOCAB_SIZE, write_tokenizer
 
 
@@ -60,24 +61,28 @@ def test_the_end_of_text_is_special(gpt2: Tokenizer) -> None:
     assert gpt2.decode([15496, 50256], skip_special_tokens=True) == "Hello"
 
 
-def test_added_tokens_get_the_next_ids(gpt2_folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """added_tokens.json continues the vocabulary, in the order of its ids."""
+def read_with_added(folder: pathlib.Path, added: object) -> Tokenizer:
+    """Return the tokenizer of a folder to which an added_tokens.json is written."""
+    (folder / "added_tokens.json").write_text(json.dumps(added), encoding="utf-8")
+    return read_tokenizer(folder, read_token_files(folder).listed)
+
+
+def test_added_tokens_keep_their_ids(gpt2_folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """In whatever order they are listed, and though an id before them has no token."""
     copy_vocabulary(gpt2_folder, tmp_path)
-    added = {"<|b|>": 50258, "<|a|>": 50257}
-    (tmp_path / "added_tokens.json").write_text(json.dumps(added), encoding="utf-8")
-    tokenizer = read_tokenizer(tmp_path)
-    assert tokenizer.encode("Hello<|a|><|b|>").ids == [15496, 50257, 50258]
+    tokenizer = read_with_added(tmp_path, {"<|b|>": 50259, "<|a|>": 50257, "Hello": 15496})
+    assert tokenizer.get_vocab_size() == GPT2_VOCAB_SIZE + 2
+    assert [tokenizer.token_to_id(token) for token in ("<|a|>", "<|b|>")] == [50257, 50259]
 
 
-@pytest.mark.parametrize("token_id", [50258, 0, -1])
-def test_an_added_token_with_a_gap_before_it_is_refused(
-    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, token_id: int
+@pytest.mark.parametrize("token_id", [0, -1, "50257", True, None])
+def test_an_added_token_without_an_id_of_its_own_is_refused(
+    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, token_id: object
 ) -> None:
-    """An id that the tokenizer would not give is told, not moved."""
+    """One that another token has, and what is no id at all, are told, not moved."""
     copy_vocabulary(gpt2_folder, tmp_path)
-    (tmp_path / "added_tokens.json").write_text(json.dumps({"<|a|>": token_id}))
-    with pytest.raises(CheckpointError, match=f"has the id {token_id}, not the next"):
-        read_tokenizer(tmp_path)
+    with pytest.raises(CheckpointError, match=r"added_tokens\.json: '<\|a\|>' has the id "):
+        read_with_added(tmp_path, {"<|a|>": token_id})
 
 
 def copy_vocabulary(source: pathlib.Path, target: pathlib.Path) -> None:
@@ -234,10 +239,6 @@ def test_wrong_parts_of_a_tokenizer_json_raise_no_other_error(
         ("vocab.json", b'{"a": "b"}'),
         ("merges.txt", b"#version: 0.2\na\n"),
         ("merges.txt", b"#version: 0.2\nq\xc4\xa0 zzzzzz\n"),
-        ("added_tokens.json", b"{"),
-        ("added_tokens.json", b"[1]"),
-        ("added_tokens.json", b'{"a": null, "b": 1}'),
-        ("added_tokens.json", b"\xff"),
     ],
 )
 def test_damaged_vocabulary_files_are_one_line(

@@ -15,7 +15,9 @@ def bare_folder(
         precision="fp32",
         bos_token_id=eos_token_id,
         eos_token_ids=frozenset() if eos_token_id is None else frozenset({eos_token_id}),
+        start_ids=(),
         missing_ids=(),
+        special_tokens=(),
         source={},
         checked=(),
     )

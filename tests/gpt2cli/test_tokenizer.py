@@ -2,6 +2,9 @@
 
 import json
 import pathlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -9,6 +12,8 @@ from gpt2cli.errors import ModelError, PromptError
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import END_OF_TEXT, write_tokenizer
 from tests.gpt2cli.folders import bare_folder
+
+Telling: TypeAlias = tuple[Tokenizer, list[str]]
 
 
 def test_encode_gives_the_published_ids_of_gpt2(gpt2_tokenizer: Tokenizer) -> None:
@@ -70,42 +75,41 @@ def test_an_id_beyond_the_vocabulary_is_a_prompt_error(tmp_path: pathlib.Path) -
         tokenizer.encode("z{")
 
 
-def test_truncation_and_padding_of_the_file_are_ignored(tmp_path: pathlib.Path) -> None:
-    """A tokenizer.json saved in training may cut to 4 tokens or fill up to 8: prompts are whole."""
+def test_what_the_tokenizer_puts_before_a_prompt_stands_there(tmp_path: pathlib.Path) -> None:
+    """Before a prompt, even an empty one, but before no other text."""
     write_tokenizer(tmp_path, 257, kind="bytes")
-    path = tmp_path / "tokenizer.json"
-    raw = json.loads(path.read_text("utf-8"))
-    raw["truncation"] = {
-        "direction": "Right",
-        "max_length": 4,
-        "strategy": "LongestFirst",
-        "stride": 0,
-    }
-    raw["padding"] = {
-        "strategy": {"Fixed": 8},
-        "direction": "Right",
-        "pad_to_multiple_of": None,
-        "pad_id": 256,
-        "pad_type_id": 0,
-        "pad_token": END_OF_TEXT,
-    }
-    path.write_text(json.dumps(raw), "utf-8")
-    tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=257, eos_token_id=256))
-    assert tokenizer.encode("!!") == [0, 0]
-    assert tokenizer.encode("!!!!!!") == [0] * 6
+    folder = replace(bare_folder(tmp_path, vocab_size=257, eos_token_id=256), start_ids=(7,))
+    tokenizer = Tokenizer(folder)
+    assert [tokenizer.encode(text) for text in ("", "!")] == [[7], [7, 0]]
+    assert tokenizer.encode_text("!") == [0]
+    assert tokenizer.context_id == 7
 
 
-def test_the_dropout_of_a_training_is_ignored(tmp_path: pathlib.Path) -> None:
-    """It would cut the same text into other tokens each time."""
-    write_tokenizer(tmp_path, 258, kind="bytes")
-    path = tmp_path / "tokenizer.json"
+def write_with_prefix_space(folder: pathlib.Path) -> Tokenizer:
+    write_tokenizer(folder, 257, kind="bytes")
+    path = folder / "tokenizer.json"
     raw = json.loads(path.read_text("utf-8"))
-    raw["model"]["vocab"]["!!"] = 257
-    raw["model"]["merges"] = [["!", "!"]]
-    raw["model"]["dropout"] = 0.5
+    raw["pre_tokenizer"]["add_prefix_space"] = True
     path.write_text(json.dumps(raw), "utf-8")
-    tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=258, eos_token_id=256))
-    assert [tokenizer.encode("!!") for _ in range(64)] == [[257]] * 64
+    return Tokenizer(bare_folder(folder, vocab_size=257, eos_token_id=256))
+
+
+def test_a_space_that_the_tokenizer_wants_stands_where_a_text_begins(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Not before what goes on with one, and not before a space; whichever was encoded last."""
+    tokenizer = write_with_prefix_space(tmp_path)
+    for _ in range(2):
+        assert tokenizer.decode(tokenizer.encode("a")) == b" a"
+        assert tokenizer.decode(tokenizer.encode(" a")) == b" a"
+        assert tokenizer.decode(tokenizer.encode_text("a")) == b"a"
+
+
+def test_such_a_space_stands_in_a_long_text_once(tmp_path: pathlib.Path) -> None:
+    """A text that is long enough to be cut has none between its pieces."""
+    text = "a\n" * (1 << 17)
+    tokenizer = write_with_prefix_space(tmp_path)
+    assert tokenizer.decode(tokenizer.encode(text)) == b" " + text.encode()
 
 
 @pytest.mark.parametrize("content", [None, b"", b'{"model": 1}'])
@@ -141,10 +145,10 @@ def test_an_added_token_with_letters_that_stand_for_bytes_reads_as_it_is(
 
 
 def test_special_and_unknown_ids_have_no_bytes(tmp_path: pathlib.Path) -> None:
-    """<|endoftext|>, another EOS and an id of a padded vocabulary print nothing."""
+    """<|endoftext|> and an id of a padded vocabulary; a word that is EOS has its text."""
     write_tokenizer(tmp_path, 257, kind="bytes")
     tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=300, eos_token_id=1))
-    assert [tokenizer.token_bytes(i) for i in (0, 1, 256, 257, 299)] == [b"!", b"", b"", b"", b""]
+    assert [tokenizer.token_bytes(i) for i in (0, 1, 256, 257, 299)] == [b"!", b'"', b"", b"", b""]
 
 
 def test_an_added_token_has_the_bytes_of_its_text(tmp_path: pathlib.Path) -> None:
@@ -162,3 +166,75 @@ def test_an_added_token_has_the_bytes_of_its_text(tmp_path: pathlib.Path) -> Non
 def test_every_byte_has_its_own_token_in_gpt2(gpt2_tokenizer: Tokenizer) -> None:
     """The 256 first ids of GPT-2 stand for the 256 bytes."""
     assert sorted(map(gpt2_tokenizer.token_bytes, range(256))) == [bytes([b]) for b in range(256)]
+
+
+# Characters that the vocabulary cannot write.
+
+
+def make_telling(folder: pathlib.Path, change: Callable[[dict[str, Any]], object]) -> Telling:
+    """Return a tokenizer of printable ASCII and newline in which something is changed."""
+    write_tokenizer(folder, 97, kind="ascii")
+    path = folder / "tokenizer.json"
+    raw = json.loads(path.read_text("utf-8"))
+    change(raw)
+    path.write_text(json.dumps(raw), "utf-8")
+    notes: list[str] = []
+    return Tokenizer(bare_folder(folder, vocab_size=97, eos_token_id=96), notes.append), notes
+
+
+def drop_space(raw: dict[str, Any]) -> None:
+    del raw["model"]["vocab"]["\u0120"]
+
+
+def test_characters_without_a_token_are_told_once(tmp_path: pathlib.Path) -> None:
+    """However many texts have them; others later by themselves."""
+    tokenizer, notes = make_telling(tmp_path, drop_space)
+    for text in ("a b", " ", "é b"):
+        tokenizer.encode(text)
+    assert notes == [
+        "the text has ' ', which no token of the model spells",
+        r"the text has '\xe9', which no token of the model spells",
+    ]
+
+
+def test_the_text_of_an_option_is_told_by_its_name(tmp_path: pathlib.Path) -> None:
+    """A stop sequence that the model cannot write never ends a text."""
+    tokenizer, notes = make_telling(tmp_path, drop_space)
+    tokenizer.note_unwritable("--stop", ["a", "\n \t"])
+    assert notes == [r"--stop has ' ', '\t', which no token of the model spells"]
+
+
+def test_what_is_written_whole_is_not_told(tmp_path: pathlib.Path) -> None:
+    """Nothing is said of a text of which nothing is lost."""
+    tokenizer, notes = make_telling(tmp_path, drop_space)
+    tokenizer.encode("ab\n")
+    assert notes == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda raw: raw.update(normalizer={"type": "Lowercase"}), []),
+        (
+            lambda raw: raw.update(
+                pre_tokenizer={
+                    "type": "Sequence",
+                    "pretokenizers": [{"type": "WhitespaceSplit"}, raw["pre_tokenizer"]],
+                }
+            ),
+            ["the text has ' ', which no token of the model spells"],
+        ),
+        (
+            lambda raw: raw["added_tokens"][0].update(lstrip=True, special=False),
+            ["the text has ' ', which no token of the model spells"],
+        ),
+    ],
+    ids=["normalizer", "white space", "lstrip"],
+)
+def test_what_a_step_of_the_tokenizer_drops_is_told(
+    tmp_path: pathlib.Path, change: Callable[[dict[str, Any]], object], told: list[str]
+) -> None:
+    """But not what its normalizer changes, which is asked for."""
+    tokenizer, notes = make_telling(tmp_path, change)
+    tokenizer.encode(f"A b {END_OF_TEXT}")
+    assert notes == told

@@ -32,13 +32,21 @@ def test_list_prints_a_table_or_a_record_per_line() -> None:
     assert [json.loads(line)["name"] for line in records] == ["starter"]
 
 
-def test_show_prints_config_parameters_and_the_graphs_inputs() -> None:
+def test_show_prints_config_special_tokens_parameters_and_inputs() -> None:
     """As lines, or as one JSON object."""
     lines = CliRunner().invoke(app, ["models", "show", "starter"]).stdout.splitlines()
     shown = json.loads(CliRunner().invoke(app, ["models", "show", "starter", "--json"]).stdout)
 
     assert "parameters  5918720" in lines
     assert "  n_layer  6" in lines
+    origins = {"begins": "generation_config.json", "ends": "generation_config.json"}
+    assert shown["special_tokens"] == [
+        {"id": 0, "text": "<|endoftext|>", **origins, "silent": "tokenizer.json"}
+    ]
+    assert lines[lines.index("special tokens") + 1] == (
+        '  0  "<|endoftext|>"  begins a text (generation_config.json), '
+        "ends a text (generation_config.json), never printed (tokenizer.json)"
+    )
     assert shown["parameters"] == 5918720
     assert shown["inputs"][0] == ["input_ids", "int64", ["B", "S"]]
 

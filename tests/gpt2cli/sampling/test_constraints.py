@@ -234,3 +234,53 @@ def test_without_llguidance_one_line_says_how_to_get_it(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "llguidance", None)
     with pytest.raises(PackageError, match="pip install llguidance"):
         ConstraintCompiler([b"a"], lambda text: [0])
+
+
+# A vocabulary of single bytes, without some of them.
+
+
+def compile_without(lacking: bytes, **given: Any) -> tuple[Constraint, list[bytes]]:
+    pieces = [bytes([byte]) for byte in range(256) if byte not in lacking]
+
+    def spell(text: str) -> list[int]:
+        return [pieces.index(piece) for byte in text.encode() if (piece := bytes([byte])) in pieces]
+
+    compiler = ConstraintCompiler(pieces, spell)
+    return compiler.compile(ConstraintConfig(**given)), pieces
+
+
+@pytest.mark.parametrize(
+    ("lacking", "given", "told"),
+    [
+        (b" ", {"choice": ("a", "b c")}, "--choice: needs ' '"),
+        (b" \n", {"regex": "a b\n"}, r"--regex: needs ' ', '\n'"),
+        (b"0123456789", {"regex": "[0-9]"}, "--regex: needs '0', '9'"),
+        (b"p", {"regex": r"\x70"}, "--regex: needs characters"),
+        ("é".encode(), {"regex": "(é)+"}, r"--regex: needs '\xe9'"),
+        (b" ", {"json_schema": '{"type": "null"}'}, "--json-schema: needs ' '"),
+        ("é".encode(), {"json_schema": '{"const": "\\u00e9"}'}, r"--json-schema: needs '\xe9'"),
+    ],
+)
+def test_a_constraint_that_needs_what_the_vocabulary_lacks_is_refused(
+    lacking: bytes, given: dict[str, Any], told: str
+) -> None:
+    """Before anything is drawn, naming the characters where the constraint has them."""
+    with pytest.raises(UsageError) as caught:
+        compile_without(lacking, **given)
+    assert str(caught.value) == f"{told}, which no token of the model spells"
+
+
+@pytest.mark.parametrize("regex", ["[a-d]{2,6}", "(a b|d+b)", "[^x]{3}", ".{1,4}", "[à-ü]{2}|z"])
+def test_a_constraint_goes_round_what_the_vocabulary_lacks(regex: str) -> None:
+    """Without space, c and some bytes of longer characters it never comes to a dead end."""
+    lacking = b" c" + bytes(range(0xA0, 0xB0)) + bytes(range(0xE0, 0xF5))
+    constraint, pieces = compile_without(lacking, regex=regex)
+    for text in draw_texts(constraint, pieces, count=40):
+        assert re.fullmatch(regex, text)
+        assert not set(text.encode()) & set(lacking)
+
+
+def test_a_schema_that_describes_itself_in_other_characters_is_taken() -> None:
+    """What only describes is never written."""
+    schema = json.dumps({"type": "object", "description": "é", "properties": {}})
+    compile_without("é".encode(), json_schema=schema)

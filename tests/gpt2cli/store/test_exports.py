@@ -50,6 +50,16 @@ def test_the_second_time_nothing_is_exported(checkpoint: pathlib.Path, told: Tol
     assert "exporting small for its first use" in told.notes[0]
 
 
+def test_what_the_export_notes_is_told(checkpoint: pathlib.Path, told: Told) -> None:
+    """A word that ends a text, once, after the line that says what is done."""
+    (checkpoint / "generation_config.json").write_text('{"eos_token_id": 0}')
+    _export(checkpoint, told)
+    _export(checkpoint, told)
+
+    said = "generation_config.json: eos_token_id 0 is an ordinary word of the vocabulary, '!'"
+    assert told.notes[1:] == [said]
+
+
 def test_a_changed_checkpoint_is_exported_again_in_place_of_the_old_export(
     checkpoint: pathlib.Path, told: Told
 ) -> None:

@@ -1,0 +1,189 @@
+r"""Which ids begin and end a text, which never print, and which text reads as them.
+
+For each question the first file of its line that answers it; a name that no id has answers nothing.
+
+| question | answered by |
+|---|---|
+| a token's id | `tokenizer.json`; without it `vocab.json`, `added_tokens_decoder`, `added_tokens.json` |
+| its flags, as lstrip | `added_tokens_decoder`, `tokenizer.json`, the file that names it |
+| does it print? | not if any file lists it as special, or names it, as pad_token; a word always does |
+| what begins a text | bos_token_id in `generation_config.json`, `config.json`; bos_token; `<\|endoftext\|>` |
+| what ends a text | eos_token_id in `generation_config.json`, `config.json`, and beside them eos_token; else `<\|endoftext\|>` |
+| a name, as eos_token | `special_tokens_map.json`, `tokenizer_config.json`; the other way round where that has `added_tokens_decoder` |
+
+`added_tokens_decoder` stands in `tokenizer_config.json`. A word is what plain text is cut into:
+where a file names one, as "!" for padding, it stays a word, though it may end a text. 50256 is in
+every config that was not told otherwise (GPT2Config of transformers): where that is a word of
+another vocabulary, or no token at all and the tokenizer names its own, it means nothing.
+What reads as a special token does so only where the user allows it.
+"""  # noqa: E501 (a table's row is a line)
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tokenizers import AddedToken, Tokenizer
+
+from export.config import GPT2Config
+from export.token_files import ADDED_FILE, CONFIG_FILE, END_OF_TEXT, FLAGS, TokenFiles
+
+_LEFT_OVER: Final = 50256
+
+
+@dataclass(slots=True)
+class SpecialToken:
+    """What is special about an id, each with the file that says so."""
+
+    text: str | None  # None: the tokenizer has no such token
+    begins: str | None = None
+    ends: str | None = None
+    silent: str | None = None  # it never prints, and is read only where that is allowed
+
+
+@dataclass(slots=True)
+class SpecialTokens:
+    """The outcome, and what the user should know of it."""
+
+    tokens: dict[int, SpecialToken] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def bos_token_id(self) -> int | None:
+        """The id that begins a text; None if there is none."""
+        return next((i for i, token in self.tokens.items() if token.begins), None)
+
+    @property
+    def eos_token_ids(self) -> tuple[int, ...]:
+        """The ids that end a text, the model's own first."""
+        return tuple(i for i, token in self.tokens.items() if token.ends)
+
+    def as_rows(self) -> list[dict[str, Any]]:
+        """Return the table for export.json, by id."""
+        return [
+            {"id": i, "text": t.text, "begins": t.begins, "ends": t.ends, "silent": t.silent}
+            for i, t in sorted(self.tokens.items())
+        ]
+
+
+def settle_special_tokens(
+    tokenizer: Tokenizer, files: TokenFiles, config: GPT2Config, *, own_file: str
+) -> SpecialTokens:
+    """Find the special tokens, and mark in a tokenizer that was just read those that never print.
+
+    `own_file`: the file that the tokenizer was read from.
+    """
+    found = SpecialTokens()
+    added = frozenset(tokenizer.get_added_tokens_decoder())
+    finder = _Finder(tokenizer, files, config, own_file, added, found)
+    for token_id, origin in finder.find_ends():
+        found.tokens.setdefault(token_id, finder.describe(token_id)).ends = origin
+    for token_id, origin in finder.find_begins():
+        found.tokens.setdefault(token_id, finder.describe(token_id)).begins = origin
+    finder.mark_silent()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    tokenizer: Tokenizer
+    files: TokenFiles
+    config: GPT2Config
+    own_file: str
+    added: frozenset[int]  # the tokenizer's own added tokens
+    found: SpecialTokens
+
+    def find_ends(self) -> list[tuple[int, str]]:
+        """Return what ends a text, with origins."""
+        config, own = self.config, self._find_own("eos_token")
+        ids = self._drop_left_over("eos_token_id", config.eos_token_ids, config.eos_origin, own)
+        named = own is not None and own[1] != self.own_file
+        if own is not None and own[0] not in dict(ids) and (named or not ids):
+            ids.append(own)
+        return ids
+
+    def find_begins(self) -> list[tuple[int, str]]:
+        """Return what begins a text, with its origin; nothing if nothing does."""
+        config, own = self.config, self._find_own("bos_token")
+        named = () if config.bos_token_id is None else (config.bos_token_id,)
+        ids = self._drop_left_over("bos_token_id", named, config.bos_origin, own)
+        return ids or ([] if own is None else [own])
+
+    def describe(self, token_id: int) -> SpecialToken:
+        """Return a token of which nothing is told yet but its text."""
+        if self._is_word(token_id):
+            return SpecialToken(self.tokenizer.decode([token_id]))
+        return SpecialToken(self.tokenizer.id_to_token(token_id))
+
+    def mark_silent(self) -> None:
+        """Give each token the flags of the file that counts; special where any file says so."""
+        known = {str(t.content): t for t in self.tokenizer.get_added_tokens_decoder().values()}
+        listed = {(e.origin, e.text): e.token for e in self.files.listed}
+        named = {e.text: e for e in reversed(self.files.named)}
+        used = {t.text: t.ends or t.begins for t in self.found.tokens.values() if t.text}
+        for text in dict.fromkeys([*known, *(text for _, text in listed), *named, *used]):
+            token_id = self.tokenizer.token_to_id(text)
+            if token_id is None or self._is_word(token_id):
+                continue
+            tokens = {
+                CONFIG_FILE: listed.get((CONFIG_FILE, text)),
+                self.own_file: known.get(text),
+                ADDED_FILE: listed.get((ADDED_FILE, text)),
+            }
+            says_so = (origin for origin, token in tokens.items() if token and token.special)
+            by_name = named[text].origin if text in named else used.get(text)
+            silent = next(says_so, by_name)
+            flags = next(
+                filter(None, tokens.values()), named[text].token if text in named else None
+            )
+            self._mark(text, flags, special=silent is not None)
+            if silent:
+                self.found.tokens.setdefault(token_id, SpecialToken(text)).silent = silent
+
+    def _mark(self, text: str, like: AddedToken | None, *, special: bool) -> None:
+        flags = {flag: getattr(like, flag) for flag in FLAGS} if like else {"normalized": False}
+        token = AddedToken(text, special=special, **flags)
+        (self.tokenizer.add_special_tokens if special else self.tokenizer.add_tokens)([token])
+
+    def _find_own(self, field: str) -> tuple[int, str] | None:
+        """Return the id that the tokenizer's files name, else that of `<|endoftext|>`."""
+        names = [(entry.text, entry.origin) for entry in self.files.find_named(field)]
+        for text, origin in [*names, (END_OF_TEXT, self.own_file)]:
+            token_id = self.tokenizer.token_to_id(text)
+            if token_id is not None and token_id < self.config.vocab_size:
+                return token_id, origin
+        return None
+
+    def _drop_left_over(
+        self, field: str, ids: Sequence[int], origin: str, own: tuple[int, str] | None
+    ) -> list[tuple[int, str]]:
+        """Return the ids that mean something, with their origin; a note tells of words."""
+        kept = []
+        for token_id in ids:
+            word = self._is_word(token_id)
+            unknown = self.tokenizer.id_to_token(token_id) is None and own is not None
+            if word:
+                self._note_word(field, token_id, origin, own)
+            if token_id != _LEFT_OVER or not (word or unknown):
+                kept.append((token_id, origin))
+        return kept
+
+    def _note_word(
+        self, field: str, token_id: int, origin: str, own: tuple[int, str] | None
+    ) -> None:
+        word = self.tokenizer.decode([token_id])
+        note = f"{origin}: {field} {token_id} is an ordinary word of the vocabulary, {word!r}"
+        if token_id == _LEFT_OVER:
+            instead = repr(self.tokenizer.id_to_token(own[0])) if own else "nothing"
+            note += f"; not used, {instead} is instead"
+        self.found.notes.append(note)
+
+    def _is_word(self, token_id: int) -> bool:
+        """Tell whether BPE makes the token of plain text."""
+        model, token = self.tokenizer.model, self.tokenizer.id_to_token(token_id)
+        if token is None or token_id in self.added:
+            return False
+        asked, model.ignore_merges = model.ignore_merges, False  # else all is one token
+        try:
+            return [piece.id for piece in model.tokenize(token)] == [token_id]
+        finally:
+            model.ignore_merges = asked
