@@ -6,12 +6,24 @@ It imports nothing that takes time: until `main` runs, Ctrl-C gives a traceback.
 import os
 import sys
 
-_INTERRUPTED = 130  # as in exit_codes, which imports typing
+_FAILED = 1  # these as in exit_codes, which imports typing
+_INTERRUPTED = 130
 _STDERR = 2
+# What the dynamic loader says, and Linux where it says more.
+_NO_MEMORY = ("failed to map segment", "cannot allocate memory")
 
 
 def main() -> None:
     """Run the program and exit."""
+    code = _run()
+    from gpt2cli.terminal.interrupt import exit_on_signals
+
+    exit_on_signals(code)
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Run the program and return its exit code."""
     try:
         fill_closed_streams()
         from gpt2cli.terminal.interrupt import unwind_on_signals
@@ -20,8 +32,17 @@ def main() -> None:
         from gpt2cli.app import app
 
         app()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        return _INTERRUPTED
+    except (ImportError, MemoryError) as error:
+        words = str(error).lower()
+        if isinstance(error, ImportError) and not any(told in words for told in _NO_MEMORY):
+            raise
+        os.write(_STDERR, b"gpt2: error: there is not enough memory to start\n")
+        return _FAILED
+    return 0
 
 
 def fill_closed_streams() -> None:

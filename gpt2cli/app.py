@@ -25,6 +25,7 @@ from gpt2cli.errors import Gpt2Error, UsageError
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 
 _STDOUT: Final = 1
+_STDERR: Final = 2
 _MEMORY_FULL: Final = (
     "the memory is full; take shorter texts, fewer at once (--batch-size, --samples, --beams), or "
     "a smaller model"
@@ -52,7 +53,7 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             end_line()
-            _drop_stdout()  # what its buffer holds may have no taker
+            _drop(_STDOUT)  # what its buffer holds may have no taker
             raise
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
@@ -65,7 +66,7 @@ class _Group(TyperGroup):
             closed = isinstance(exit_.__context__, BrokenPipeError)
             code = exit_codes.DONE if closed else exit_.code
             if code in _ENDED_BY_SIGNAL:
-                _drop_stdout()  # as after Ctrl-C
+                _drop(_STDOUT)  # as after Ctrl-C
         except typer.TyperException as error:
             _say(error)
             code = error.exit_code
@@ -83,8 +84,7 @@ class _Group(TyperGroup):
             code = exit_codes.FAILED
         except (KeyboardInterrupt, typer.Abort):
             code = exit_codes.INTERRUPTED
-        _flush_stdout()
-        sys.exit(code if isinstance(code, int) else exit_codes.DONE)
+        sys.exit(_flush(code))
 
 
 def _say(error: typer.TyperException) -> None:
@@ -99,17 +99,30 @@ def _say(error: typer.TyperException) -> None:
         write_error(message)
 
 
-def _flush_stdout() -> None:
-    """Flush stdout; if that fails, let Python's own flush at exit not complain of it."""
+def _flush(code: object) -> int:
+    """Flush what waits in stdout and stderr, and return the exit code.
+
+    If that fails, Python's own flush at exit must not fail too: it would make the code 120.
+    """
+    code = code if isinstance(code, int) else exit_codes.DONE
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
+    except OSError as error:
+        _drop(_STDOUT)
+        if code == exit_codes.DONE and not isinstance(error, BrokenPipeError):
+            write_error(f"cannot write the result: {error.strerror}")
+            code = exit_codes.FAILED
+    try:
+        sys.stderr.flush()
     except OSError:
-        _drop_stdout()
+        _drop(_STDERR)
+    return code
 
 
-def _drop_stdout() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
+def _drop(descriptor: int) -> None:
+    """Let what is still written there have no effect."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 app = typer.Typer(

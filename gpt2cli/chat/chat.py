@@ -197,7 +197,7 @@ class Chat:
                 if shown := trimmer.feed(piece):
                     exchange.reply += shown
                     yield shown
-        except (KeyboardInterrupt, GeneratorExit):
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
             if exchange.finish is None and exchange.reply:  # what was shown is kept
                 chunks.close()
                 exchange.finish = self._cut_short(exchange)

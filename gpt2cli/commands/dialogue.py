@@ -10,7 +10,7 @@ from gpt2cli.errors import ConversationError, Gpt2Error, OutputError
 from gpt2cli.generation import FinishReason
 from gpt2cli.loading import LoadedModel
 from gpt2cli.terminal.chat_input import ChatInput
-from gpt2cli.terminal.interrupt import ctrl_c_as_flag, ctrl_c_held_back
+from gpt2cli.terminal.interrupt import ctrl_c_as_flag, signals_held_back
 from gpt2cli.terminal.notes import Notes, end_line, write_error
 from gpt2cli.terminal.replies import ReplyView
 from gpt2cli.terminal.statistics import describe_cut, describe_run
@@ -72,12 +72,15 @@ class Dialogue:
                 "the model no longer sees its oldest turns (/context shows what it sees)"
             )
         try:
-            with ctrl_c_as_flag() as pressed:
+            with self.source.resting(), ctrl_c_as_flag() as pressed:
                 self._show(exchange, lambda: pressed() or self.abandoned())
             self.interrupted = pressed() and not self.source.on_terminal
         except KeyboardInterrupt:  # a second one, before the reply could end
             if not self.source.on_terminal:
                 raise
+        finally:  # also where the terminal has gone, or the program is told to end
+            if exchange.finish is not None:
+                self.save_session()
         self._finish(exchange)
 
     def save_session(self) -> None:
@@ -85,7 +88,7 @@ class Dialogue:
         if self.session is None:
             return
         try:
-            with ctrl_c_held_back():
+            with signals_held_back():
                 self.session.write(self.chat.conversation)
         except ConversationError as error:
             self.tell_failure(error)
@@ -124,14 +127,17 @@ class Dialogue:
             with closing(self.chat.answer(exchange, interrupted)) as pieces:
                 for piece in pieces:
                     self.view.show(piece)
-        finally:
+        except SystemExit:  # told to end: a reader who has stopped is not waited for
+            raise
+        except BaseException:
             self.view.end(exchange)
+            raise
+        self.view.end(exchange)
 
     def _finish(self, exchange: Exchange) -> None:
         if exchange.finish is None:
             return  # interrupted before anything was made: there is no turn
         self.last = exchange
-        self.save_session()
         for line in describe_cut(exchange.finish, self.chat.n_positions):
             self.notes.note(line)
         if self.source.on_terminal and exchange.finish.reason is FinishReason.LENGTH:

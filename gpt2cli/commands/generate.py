@@ -1,6 +1,5 @@
 """`gpt2 generate`: one prompt, one or several completions, streamed as they are made."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -80,7 +79,7 @@ def generate(
         )
         notes.pause()
         view = _choose_view(ready, writer, output)
-        first_token_seconds = _stream(ready, view, notes, abandoned=writer.is_abandoned)
+        first_token_seconds = _stream(ready, view, notes, writer)
         if report.stats:
             _report(ready, first_token_seconds, notes)
 
@@ -98,11 +97,11 @@ def _choose_view(
 
 
 def _stream(
-    ready: "ReadyRequest", view: "SampleView", notes: "Notes", *, abandoned: Callable[[], bool]
+    ready: "ReadyRequest", view: "SampleView", notes: "Notes", writer: "ResultWriter"
 ) -> float | None:
     """Show all chunks; return when the first text was there, in seconds of the process.
 
-    It ends early once `abandoned` tells that nobody reads any more.
+    It ends early once nobody reads any more.
 
     Raises:
         Exit: after Ctrl-C, when all that was made has been shown and the last line is finished.
@@ -120,7 +119,7 @@ def _stream(
     with ctrl_c_as_flag() as interrupted:
         try:
             view.begin()
-            for chunk in ready.run(lambda: interrupted() or abandoned()):
+            for chunk in ready.run(lambda: interrupted() or writer.is_abandoned()):
                 view.show(chunk)
                 if first_token_seconds is None and chunk.text:
                     first_token_seconds = process_seconds()
@@ -135,6 +134,7 @@ def _stream(
     for line in cuts:
         notes.note(line)
     if interrupted():
+        writer.keep(notes)
         raise typer.Exit(exit_codes.INTERRUPTED)
     if at_limit:
         limit = engine.shape.n_positions

@@ -19,6 +19,7 @@ from gpt2cli.commands.options import (
 if TYPE_CHECKING:
     from gpt2cli.commands.start_score import EncodedText, ReadyTexts
     from gpt2cli.scoring import Totals
+    from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import ResultWriter
     from gpt2cli.terminal.score_progress import ScoreProgress
     from gpt2cli.terminal.score_view import ScoreView
@@ -82,7 +83,7 @@ def score(
         view = _choose_view(ready, writer, json=output.json, coloured=not scoring.top)
         hidden = writer.on_terminal and not output.json  # the text is progress enough
         progress = ScoreProgress(notes, total=ready.total_tokens, hidden=hidden)
-        _show_texts(ready, view, progress, abandoned=writer.is_abandoned)
+        _show_texts(ready, view, progress, notes, writer)
         if report.stats:
             told = describe_scoring(
                 ready.model, tokens=ready.total_tokens, seconds=progress.seconds
@@ -108,10 +109,10 @@ def _show_texts(
     ready: "ReadyTexts",
     view: "ScoreView",
     progress: "ScoreProgress",
-    *,
-    abandoned: Callable[[], bool],
+    notes: "Notes",
+    writer: "ResultWriter",
 ) -> None:
-    """Score all texts, until Ctrl-C or until `abandoned` tells that nobody reads any more.
+    """Score all texts, until Ctrl-C or until nobody reads any more.
 
     Raises:
         Exit: if it ended early; what was scored until then has been shown.
@@ -121,9 +122,12 @@ def _show_texts(
     with ctrl_c_as_flag() as pressed, progress:
         for text in ready.texts:
             totals = _show_text(
-                ready, text, view, progress, stopped=lambda: pressed() or abandoned()
+                ready, text, view, progress, stopped=lambda: pressed() or writer.is_abandoned()
             )
             if totals is None:
+                if pressed():
+                    progress.pause()
+                    writer.keep(notes)
                 raise typer.Exit(exit_codes.INTERRUPTED if pressed() else exit_codes.DONE)
             progress.pause()
             view.end(totals)

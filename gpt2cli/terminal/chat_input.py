@@ -3,14 +3,16 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gpt2cli.errors import PromptError
+from gpt2cli.terminal.echo import echo_off
 from gpt2cli.terminal.notes import Notes, wants_colour
+from gpt2cli.terminal.prompt_line import ask
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import CompleteEvent, Completion
@@ -54,6 +56,10 @@ class ChatInput(Protocol):
         """
         ...
 
+    def resting(self) -> AbstractContextManager[None]:
+        """Let what is typed meanwhile wait unseen for the next `read`."""
+        ...
+
 
 class LineInput:
     """Reads lines from a file descriptor, each as soon as it is there."""
@@ -85,6 +91,10 @@ class LineInput:
             raise PromptError("it is not valid UTF-8; convert it with iconv -t UTF-8") from error
         return entry
 
+    def resting(self) -> AbstractContextManager[None]:
+        """Do nothing: nobody types."""
+        return nullcontext()
+
     def _next_line(self) -> str | None:
         line = next(self._lines, None)
         if line is None:
@@ -102,6 +112,7 @@ class PromptInput:
 
     def __init__(
         self,
+        descriptor: int,
         complete: Callable[[str], Iterable[tuple[str, int]]],
         notes: Notes,
         *,
@@ -114,6 +125,7 @@ class PromptInput:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.output import ColorDepth, create_output
 
+        self._descriptor = descriptor
         self._notes = notes
         self._session: Any = PromptSession(
             history=_open_history(history_file),
@@ -142,17 +154,20 @@ class PromptInput:
             except KeyboardInterrupt:
                 self._notes.note("Ctrl-D or /exit leaves")
 
+    def resting(self) -> AbstractContextManager[None]:
+        """Turn the terminal's echo off meanwhile."""
+        return echo_off(self._descriptor)
+
     def _ask(self, continued: bool) -> str:
         from prompt_toolkit.formatted_text import FormattedText
 
         hint = "" if self._greeted or continued else "Write a message, or /help"
         self._greeted = True
-        return str(
-            self._session.prompt(
-                _CONTINUED if continued else _PROMPT,
-                placeholder=FormattedText([("fg:ansibrightblack", hint)]),
-                prompt_continuation=_CONTINUED,
-            )
+        return ask(
+            self._session,
+            _CONTINUED if continued else _PROMPT,
+            placeholder=FormattedText([("fg:ansibrightblack", hint)]),
+            prompt_continuation=_CONTINUED,
         )
 
 
@@ -185,7 +200,7 @@ def open_input(
     """Return the prompt line where a person types and sees it, else the lines of the file."""
     if not os.isatty(descriptor) or not any(map(_is_terminal, (sys.stdout, sys.stderr))):
         return LineInput(descriptor)
-    return PromptInput(complete, notes, history_file=history_file)
+    return PromptInput(descriptor, complete, notes, history_file=history_file)
 
 
 def _read_fenced(text: str, ask: Callable[[bool], str | None]) -> str:

@@ -2,15 +2,15 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from gpt2cli.errors import UsageError
-from gpt2cli.terminal.interrupt import ctrl_c_held_back
+from gpt2cli.terminal.interrupt import ENDINGS, signals_held_back, signals_taken
 
 _USUAL: Final = "notepad" if sys.platform == "win32" else "vi"
 _STDERR: Final = 2
@@ -39,9 +39,14 @@ def edit(text: str) -> str:
 
 
 def _run(command: list[str]) -> int:
-    """Return the code that a program ends with; it is shown on the terminal, wherever stdout is."""
+    """Return the code that a program ends with; it is shown on the terminal, wherever stdout is.
+
+    It gives the terminal back as it was, so it is never killed: it is told to end if we are.
+    """
     stdout = None if sys.stdout is not None and sys.stdout.isatty() else _STDERR
-    code = 0
-    with suppress(KeyboardInterrupt), ctrl_c_held_back():
-        code = subprocess.call(command, stdout=stdout)
-    return code
+    with (
+        signals_taken(lambda number: None, [signal.SIGINT]),
+        subprocess.Popen(command, stdout=stdout) as editor,
+        signals_held_back(ENDINGS, tell=editor.send_signal),
+    ):
+        return editor.wait()

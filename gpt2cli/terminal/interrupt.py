@@ -1,15 +1,41 @@
 """What signals do. Ctrl-C ends what can be ended there, and what was made so far is still shown."""
 
+import math
+import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+ENDINGS: Final = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+_ALL: Final = (signal.SIGINT, *ENDINGS)
 _RETRY_SECONDS: Final = 0.02
-_ENDINGS: Final = ("SIGTERM", "SIGHUP")
+_UNWINDING_SECONDS: Final = 1.0
+
+
+@contextmanager
+def signals_taken(take: Callable[[int], None], numbers: Sequence[int]) -> Iterator[None]:
+    """Let `take` have these signals' numbers meanwhile. Those that are ignored stay so.
+
+    Only the main thread can take signals: elsewhere nothing changes.
+    """
+    before = {number: signal.getsignal(number) for number in numbers}
+    if threading.current_thread() is not threading.main_thread():
+        before = {}
+    kept = {n: h for n, h in before.items() if h not in (signal.SIG_IGN, None)}
+    try:
+        for number in kept:
+            signal.signal(number, lambda number, frame: take(number))
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -22,36 +48,31 @@ def ctrl_c_as_flag() -> Iterator[Callable[[], bool]]:
     pressed = threading.Event()
     before = signal.getsignal(signal.SIGINT)
 
-    def take() -> None:
+    def take(number: int) -> None:
         pressed.set()
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
 
-    with _handling_ctrl_c(take):
+    with signals_taken(take, [signal.SIGINT]):
         yield pressed.is_set
 
 
 @contextmanager
-def ctrl_c_held_back() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of something short that must not be cut."""
-    pressed = threading.Event()
-    with _handling_ctrl_c(pressed.set):
-        yield
-    if pressed.is_set():
-        raise KeyboardInterrupt
+def signals_held_back(
+    numbers: Sequence[int] = _ALL, *, tell: Callable[[int], object] = lambda number: None
+) -> Iterator[None]:
+    """Let signals wait for the end of something that must not be cut; `tell` may hurry it up."""
+    came: list[int] = []
 
+    def take(number: int) -> None:
+        came.append(number)
+        tell(number)
 
-@contextmanager
-def _handling_ctrl_c(take: Callable[[], None]) -> Iterator[None]:
-    before = signal.getsignal(signal.SIGINT)
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or before in (signal.SIG_IGN, None):
-        yield  # only the main thread can take signals; None: not Python's to take
-        return
-    signal.signal(signal.SIGINT, lambda number, frame: take())
     try:
-        yield
+        with signals_taken(take, numbers):
+            yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def unwind_on_signals() -> None:
@@ -61,24 +82,50 @@ def unwind_on_signals() -> None:
     exception in their extension modules' beginning: it becomes an ImportError, or kills the
     process.
     """
-    endings = [getattr(signal, name) for name in _ENDINGS if hasattr(signal, name)]
-    for number, untouched in (
-        (signal.SIGINT, signal.default_int_handler),
-        *((number, signal.SIG_DFL) for number in endings),
-    ):
-        if signal.getsignal(number) is untouched:  # else it is ignored, as by nohup
-            signal.signal(number, _unwind_unless_importing)
+    unwinder = _Unwinder()
+    for number in _ALL:
+        if signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
+            signal.signal(number, unwinder.unwind)  # else it is ignored, as by nohup
+    sys.unraisablehook = unwinder.raise_again
 
 
-def _unwind_unless_importing(number: int, frame: FrameType | None) -> None:
-    if not _is_importing(frame):
+def exit_on_signals(code: int) -> None:
+    """From here on, where all is written, let a signal end the program at once with this code."""
+    for number in _ALL:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: os._exit(code))
+
+
+class _Unwinder:
+    """Raises an exception for a signal, one for all that come while it unwinds.
+
+    Another one would cut what cleans up after the first. A program that hangs there hears the next.
+    """
+
+    def __init__(self) -> None:
+        self._raised_at = -math.inf
+        self._number: int = signal.SIGINT
+        self._tell_unraisable = sys.unraisablehook
+
+    def unwind(self, number: int, frame: FrameType | None) -> None:
+        """Raise, unless that was done just now."""
+        if time.monotonic() - self._raised_at < _UNWINDING_SECONDS:
+            return
+        if _is_importing(frame):
+            _send_again(number)
+            return
+        self._raised_at, self._number = time.monotonic(), number
         if number == signal.SIGINT:
             raise KeyboardInterrupt
-        signal.signal(number, signal.SIG_DFL)  # the second one ends it at once
         sys.exit(128 + number)
-    again = threading.Timer(_RETRY_SECONDS, _send_again, (number,))
-    again.daemon = True
-    again.start()
+
+    def raise_again(self, unraisable: "sys.UnraisableHookArgs") -> None:
+        """Send a signal again whose exception Python had to drop, as in a finalizer."""
+        if isinstance(unraisable.exc_value, KeyboardInterrupt | SystemExit):
+            self._raised_at = -math.inf
+            _send_again(self._number)
+        else:
+            self._tell_unraisable(unraisable)
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -90,6 +137,12 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _send_again(number: int) -> None:
+    again = threading.Timer(_RETRY_SECONDS, _send, (number,))
+    again.daemon = True
+    again.start()
+
+
+def _send(number: int) -> None:
     main_thread = threading.main_thread().ident
     if hasattr(signal, "pthread_kill") and main_thread is not None:
         signal.pthread_kill(main_thread, number)  # also ends a read that waits

@@ -5,7 +5,7 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from gpt2cli.terminal.interrupt import ctrl_c_held_back
+from gpt2cli.terminal.interrupt import signals_held_back
 from gpt2cli.terminal.safety import make_safe
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ class Notes:
         if self._status is None:
             console = Console(stderr=True, no_color=not wants_colour(), highlight=False)
             self._status = console.status("")
-        with ctrl_c_held_back():  # rich 15 cannot stop what is half started
+        with signals_held_back():  # rich 15 cannot stop what is half started
             self._status.update(Text(f"{make_safe(text)} …"))  # a name may look like markup
             self._status.start()
 
     def pause(self) -> None:
         """Remove the vanishing line, for others to write."""
         if self._status is not None:
-            with ctrl_c_held_back():
+            with signals_held_back():
                 self._status.stop()
 
     def __enter__(self) -> Self:

@@ -4,7 +4,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from gpt2cli.terminal.interrupt import ctrl_c_held_back
+from gpt2cli.terminal.interrupt import signals_held_back
 from gpt2cli.terminal.notes import Notes, wants_colour
 
 if TYPE_CHECKING:
@@ -12,11 +12,7 @@ if TYPE_CHECKING:
 
 
 class BatchProgress:
-    """Counts records and tokens; shows them while a person watches, and sums them up.
-
-    As a context manager it must begin where Ctrl-C is but a flag: rich 15 cannot stop a bar that is
-    half started.
-    """
+    """Counts records and tokens; shows them while a person watches, and sums them up."""
 
     def __init__(
         self,
@@ -73,7 +69,12 @@ class BatchProgress:
         if self._shown:
             self._bar = make_bar()
             self._task = self._bar.add_task("0 records", total=self._total_bytes)
-            self._bar.start()
+            try:
+                with signals_held_back():  # rich 15 cannot stop what is half started
+                    self._bar.start()
+            except BaseException:
+                self._stop()
+                raise
         return self
 
     def __exit__(
@@ -82,8 +83,11 @@ class BatchProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
         if self._bar is not None:
-            with ctrl_c_held_back():  # rich 15 cannot stop what is half stopped
+            with signals_held_back():  # or half stopped
                 self._bar.stop()
 
 

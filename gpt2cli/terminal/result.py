@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import BinaryIO, Final, Self
 
 from gpt2cli.errors import OutputError
-from gpt2cli.terminal.notes import wants_colour
+from gpt2cli.terminal.notes import Notes, wants_colour
 from gpt2cli.terminal.safety import make_safe
 from gpt2cli.whole_file import replacing
 
@@ -87,6 +87,9 @@ class ResultWriter:
         """Tell whether the reader of a pipe has gone, before anything is written in vain."""
         return self._has_no_reader()
 
+    def keep(self, notes: Notes) -> None:
+        """Let a result that Ctrl-C has cut short stay."""
+
     def _put(self, text: str) -> None:
         self._put_bytes(text.encode("utf-8", "replace"))
 
@@ -117,8 +120,17 @@ class FileResultWriter(ResultWriter):
     """Writes to a file that takes its name when all went well."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._replacing = replacing(path)
+        self._kept = False
         super().__init__(self._replacing.__enter__(), on_terminal=False)
+
+    def keep(self, notes: Notes) -> None:
+        """Let the file take its name with what there is, if there is anything."""
+        if self._file.tell():
+            self._replacing.__exit__(None, None, None)
+            self._kept = True
+            notes.note(f"interrupted; what was made until then is in {self._path}")
 
     def __exit__(
         self,
@@ -126,7 +138,8 @@ class FileResultWriter(ResultWriter):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._replacing.__exit__(kind, error, traceback)
+        if not self._kept:
+            self._replacing.__exit__(kind, error, traceback)
 
 
 def open_result(path: Path | None) -> ResultWriter:

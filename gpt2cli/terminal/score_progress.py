@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from gpt2cli.loading import LoadedModel
-from gpt2cli.terminal.interrupt import ctrl_c_held_back
+from gpt2cli.terminal.interrupt import signals_held_back
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import make_bar
 from gpt2cli.terminal.statistics import describe_conditions, describe_memory
@@ -18,11 +18,7 @@ _PATIENCE_SECONDS: Final = 1.0
 
 
 class ScoreProgress:
-    """Counts scored tokens and shows them while a person watches and waits.
-
-    As a context manager it must begin where Ctrl-C is but a flag: rich 15 cannot stop a bar that is
-    half started.
-    """
+    """Counts scored tokens and shows them while a person watches and waits."""
 
     def __init__(
         self,
@@ -55,12 +51,13 @@ class ScoreProgress:
             self._bar.add_task("", total=self._total)
         told = f"{self._tokens} tokens, {self._tokens / self.seconds:.0f} tokens/s"
         self._bar.update(self._bar.task_ids[0], completed=self._tokens, description=told)
-        self._bar.start()
+        with signals_held_back():  # rich 15 cannot stop what is half started
+            self._bar.start()
 
     def pause(self) -> None:
         """Remove the bar until tokens are added again, for others to write."""
         if self._bar is not None:
-            with ctrl_c_held_back():  # rich 15 cannot stop what is half stopped
+            with signals_held_back():  # or half stopped
                 self._bar.stop()
 
     def __enter__(self) -> Self:

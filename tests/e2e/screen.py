@@ -1,5 +1,6 @@
 """A terminal that a test sees and types on: the program in it, and what stands on the screen."""
 
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,8 @@ from tests.e2e.program import HANGS_AFTER, Program
 if sys.platform == "win32":
     pytest.skip("pexpect has no pseudo-terminal on Windows", allow_module_level=True)
 
+import termios
+
 import pexpect
 import pyte
 
@@ -22,6 +25,8 @@ ENTER: Final = "\r"
 TAB: Final = "\t"
 _PASTE: Final = "\x1b[200~{}\x1b[201~"
 _TICK: Final = 0.05
+# What switches the cursor and bracketed paste; each as a shell expects it.
+_SWITCHES: Final = ((r"\x1b\[\?25([hl])", "h"), (r"\x1b\[\?2004([hl])", "l"))
 
 
 class _Display(pyte.Screen):
@@ -55,6 +60,7 @@ class Terminal:
             timeout=HANGS_AFTER,
             dimensions=(lines, columns),
         )
+        self._modes = termios.tcgetattr(self.process.child_fd)  # the program is not that fast
         self.raw = ""  # all that the program has written
         self._display = _Display(columns, lines)
         self._display.answer = self.process.send
@@ -104,12 +110,24 @@ class Terminal:
         return self.finish()
 
     def finish(self) -> int:
-        """Return the exit code when the program has ended."""
+        """Return the exit code when the program has ended and left the terminal as it was."""
         while self.take():
             continue
+        assert termios.tcgetattr(self.process.child_fd) == self._modes
+        for pattern, expected in _SWITCHES:
+            assert (re.findall(pattern, self.raw) or [expected])[-1] == expected
         self.process.close()
         assert "Traceback" not in self.raw, self.raw
         assert "WARNING" not in self.raw, self.raw
+        return int(self.process.exitstatus)
+
+    def close(self) -> int:
+        """Close the terminal under the program; return the exit code when that has ended."""
+        self.process.ptyproc.fileobj.close()
+        deadline = time.monotonic() + HANGS_AFTER
+        while self.process.isalive():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
         return int(self.process.exitstatus)
 
     def take(self) -> bool:

@@ -108,18 +108,22 @@ def test_with_json_the_unfinished_samples_are_recorded_and_no_other_begins(
     )
 
 
-def test_a_result_file_is_not_written_and_nothing_is_left_beside_it(
-    program: Program, tmp_path: pathlib.Path
-) -> None:
-    """What stood there stays, as before the run."""
-    file = tmp_path / "out.txt"
+def test_a_result_file_has_what_was_made(program: Program, tmp_path: pathlib.Path) -> None:
+    """Whole records; nothing is left beside the file."""
+    file = tmp_path / "out.jsonl"
     file.write_text("old")
-    with program.start(*_ENDLESS, "-o", str(file)) as process:
+    samples = ("--samples", "5000", "-n", "4", "--no-quiet", "--json")
+    with program.start(*_LONG, *samples, "-o", str(file)) as process:
         wait_for_bytes(tmp_path, len("old") + 1)
         press_ctrl_c(process)
-        assert finish(process) == Finished(130, b"", "")
-    assert file.read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+        done = finish(process)
+    assert (done.code, done.out) == (130, b"")
+    assert done.err == f"gpt2: interrupted; what was made until then is in {file}\n"
+    reasons = [json.loads(line)["finish_reason"] for line in file.read_text().splitlines()]
+    assert reasons[0] == "length"
+    assert len(reasons) < 5000
+    assert set(reasons) <= {"length", "interrupted"}
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)

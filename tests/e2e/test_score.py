@@ -91,19 +91,19 @@ def test_ctrl_c_ends_with_whole_lines_and_no_perplexity(program: Program, long_t
     assert all(re.fullmatch(r'-[\d.]+\t".*"', line) for line in lines)
 
 
-def test_ctrl_c_leaves_no_part_of_a_file(
+def test_ctrl_c_keeps_what_was_scored_in_a_file(
     program: Program, tmp_path: pathlib.Path, long_text: str
 ) -> None:
-    """What stood there stays."""
+    """Whole lines; a note says so once the bar is gone."""
     file = tmp_path / "scores"
-    file.write_text("old")
     terminal = Terminal(program, (*_SCORE, "-f", long_text, "-o", str(file)), {})
     terminal.process.expect(r"\d+ tokens/s")
     terminal.process.sendintr()
     done = terminal.finish()
     assert done.code == 130
     assert "\x1b[?25h" in done.err  # the cursor is back
-    assert file.read_text() == "old"
+    assert re.search(r"\x1b\[2Kgpt2: interrupted; what was made until then is in .*\n$", done.err)
+    assert all(re.fullmatch(r'-[\d.]+\t".*"', li) for li in file.read_text().splitlines())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["long.txt", "scores"]
 
 

@@ -3,6 +3,7 @@
 import io
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -51,6 +52,10 @@ class Typed:
     def read(self) -> Entry | None:
         """Return the next entry."""
         return read_entry(lambda continued: self._next())
+
+    def resting(self) -> AbstractContextManager[None]:
+        """Do nothing."""
+        return nullcontext()
 
     def _next(self) -> str | None:
         self._count += 1

@@ -3,7 +3,8 @@
 import json
 import pathlib
 import signal
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from gpt2cli.chat import Conversation, read_conversation
 from gpt2cli.errors import ModelError, OutputError
+from gpt2cli.generation import FinishReason
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.commands.dialogues import Session, open_session
 
@@ -23,6 +25,37 @@ def ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(params=["told to end", "the terminal has gone"])
+def end_in_reply(request: pytest.FixtureRequest) -> Callable[[Session], type[BaseException]]:
+    """Return what ends the program in the midst of a reply, and gives the exception for it."""
+
+    def close(session: Session) -> type[BaseException]:
+        write, pieces = session.dialogue.view.show, count(1)
+
+        def write_and_fail(piece: str) -> None:
+            if next(pieces) == 2:
+                raise OutputError("cannot write the result: Input/output error")
+            write(piece)
+
+        setattr(session.dialogue.view, "show", write_and_fail)  # noqa: B010
+        return OutputError
+
+    return tell_to_end if request.param == "told to end" else close
+
+
+def tell_to_end(session: Session) -> type[BaseException]:
+    """Let the third step of the model's work meet what SIGTERM raises."""
+    decode, steps = session.engine.decode, count(1)
+
+    def decode_and_exit(ids: Sequence[int]) -> Any:
+        if next(steps) == 3:
+            sys.exit(143)
+        return decode(ids)
+
+    setattr(session.engine, "decode", decode_and_exit)  # noqa: B010
+    return SystemExit
 
 
 def press_in_reply(session: Session, *, at: int, times: int = 1) -> None:
@@ -165,6 +198,36 @@ def test_ctrl_c_between_replies_ends_only_what_goes_on(
             session.run("a", KeyboardInterrupt(), "b")
         return
     assert session.run("a", KeyboardInterrupt(), "b") == "A\n\nB\n\n"
+
+
+# What ends the program
+
+
+def test_the_session_keeps_the_reply_that_the_programs_end_has_cut_short(
+    ascii_tokenizer: Tokenizer,
+    tmp_path: pathlib.Path,
+    end_in_reply: Callable[[Session], type[BaseException]],
+) -> None:
+    """With its message, as after Ctrl-C."""
+    file = tmp_path / "session.json"
+    session = open_session(ascii_tokenizer, on_terminal=True, session=file)
+    ending = end_in_reply(session)
+    with pytest.raises(ending):
+        session.run("abcdef", "x")
+
+    [turn] = read_conversation(file).turns
+    assert (turn.message, turn.reply) == ("abcdef", "AB")
+    assert turn.finish_reason is FinishReason.INTERRUPTED
+
+
+def test_who_is_told_to_end_waits_for_no_reader(ascii_tokenizer: Tokenizer) -> None:
+    """The line that was begun is not finished: a full pipe would take nothing."""
+    session = open_session(ascii_tokenizer)
+    tell_to_end(session)
+    with pytest.raises(SystemExit):
+        session.run("abcdef")
+
+    assert session.written() == "AB"
 
 
 # What is told

@@ -221,7 +221,7 @@ class Person:
 
     def begin(self) -> PromptInput:
         """Open another prompt line with the same history."""
-        return PromptInput(complete, Notes(), history_file=self.history_file)
+        return PromptInput(0, complete, Notes(), history_file=self.history_file)
 
     def type(self, keys: str) -> Entry | None:
         """Return what is read when these keys are pressed."""

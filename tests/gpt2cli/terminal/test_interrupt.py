@@ -6,25 +6,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from gpt2cli.terminal.interrupt import ctrl_c_as_flag, ctrl_c_held_back, unwind_on_signals
+from gpt2cli.terminal.interrupt import (
+    ENDINGS,
+    ctrl_c_as_flag,
+    signals_held_back,
+    unwind_on_signals,
+)
 
 _HANGS_AFTER = 10.0
-_ALL = ("SIGINT", "SIGTERM", "SIGHUP")
 
-
-@pytest.fixture(autouse=True)
-def default_handler() -> Iterator[None]:
-    """Begin each test as a program in the foreground does."""
-    numbers = [getattr(signal, name) for name in _ALL if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("default_handlers")
 
 
 def press() -> None:
@@ -65,7 +59,7 @@ def test_where_it_is_ignored_it_stays_so() -> None:
     """As in a script's background job."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     unwind_on_signals()
-    with ctrl_c_as_flag() as pressed, ctrl_c_held_back():
+    with ctrl_c_as_flag() as pressed, signals_held_back():
         press()
 
     assert not pressed()
@@ -77,7 +71,7 @@ def test_another_thread_just_has_a_flag_that_is_never_set() -> None:
     flags: list[bool] = []
 
     def work() -> None:
-        with ctrl_c_as_flag() as pressed, ctrl_c_held_back():
+        with ctrl_c_as_flag() as pressed, signals_held_back():
             flags.append(pressed())
 
     thread = threading.Thread(target=work)
@@ -90,7 +84,7 @@ def test_another_thread_just_has_a_flag_that_is_never_set() -> None:
 def test_held_back_it_comes_at_the_end() -> None:
     """However often it was pressed."""
     done = False
-    with pytest.raises(KeyboardInterrupt), ctrl_c_held_back():
+    with pytest.raises(KeyboardInterrupt), signals_held_back():
         press()
         press()
         done = True
@@ -100,7 +94,7 @@ def test_held_back_it_comes_at_the_end() -> None:
 
 def test_what_was_held_back_and_not_pressed_just_ends() -> None:
     """The handler is the one before again."""
-    with ctrl_c_held_back():
+    with signals_held_back():
         pass
 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -122,25 +116,71 @@ def test_an_import_is_finished_first(
     assert sys.modules.pop("pressed_while_imported").whole
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_other_ends_unwind_too_and_the_second_one_is_not_taken(name: str) -> None:
+@pytest.mark.parametrize("number", ENDINGS)
+def test_other_ends_unwind_too(number: signal.Signals) -> None:
     """With the exit code that shells tell; one that is ignored stays so."""
-    number = getattr(signal, name, None)
-    if number is None:
-        pytest.skip(f"there is no {name}")
-    before = signal.signal(number, signal.SIG_DFL)
-    try:
-        unwind_on_signals()
-        with pytest.raises(SystemExit) as caught:
-            signal.raise_signal(number)
-        assert caught.value.code == 128 + number
-        assert signal.getsignal(number) is signal.SIG_DFL
+    unwind_on_signals()
+    with pytest.raises(SystemExit) as caught:
+        signal.raise_signal(number)
+    assert caught.value.code == 128 + number
 
-        signal.signal(number, signal.SIG_IGN)
-        unwind_on_signals()
-        assert signal.getsignal(number) is signal.SIG_IGN
-    finally:
-        signal.signal(number, before)
+    signal.signal(number, signal.SIG_IGN)
+    unwind_on_signals()
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize("first", [signal.SIGINT, *ENDINGS])
+def test_what_cleans_up_is_not_cut_by_another_one(first: signal.Signals) -> None:
+    """The first one's exception is the only one, and its exit code stays."""
+    unwind_on_signals()
+    cleaned = False
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        try:
+            signal.raise_signal(first)
+        finally:
+            for number in (signal.SIGINT, *ENDINGS):
+                signal.raise_signal(number)
+            cleaned = True
+
+    assert cleaned
+
+
+def test_what_hangs_while_it_cleans_up_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one that comes a second later."""
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    unwind_on_signals()
+    with pytest.raises(KeyboardInterrupt):
+        press()
+    now = 1.1
+    with pytest.raises(KeyboardInterrupt):
+        press()
+
+
+def test_one_whose_exception_python_drops_comes_again() -> None:
+    """As in a finalizer, of which Python would only write that it ignored the exception."""
+
+    class Finalized:
+        def __del__(self) -> None:
+            press()
+
+    unwind_on_signals()
+    with pytest.raises(KeyboardInterrupt):
+        Finalized()
+        time.sleep(_HANGS_AFTER)
+
+
+def test_held_back_they_come_also_after_an_exception() -> None:
+    """And the caller is told at once, so that it can hurry."""
+    unwind_on_signals()
+    told: list[int] = []
+    with pytest.raises(SystemExit) as caught, signals_held_back(tell=told.append):
+        signal.raise_signal(signal.SIGTERM)
+        raise ValueError(told)
+
+    assert caught.value.code == 143
+    assert isinstance(caught.value.__context__, ValueError)
+    assert told == [signal.SIGTERM]
 
 
 def test_elsewhere_it_interrupts_at_once() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpt2cli.errors import OutputError
+from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import ResultWriter, open_result
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links, modes and pipes of POSIX")
@@ -249,3 +250,23 @@ def test_a_folder_that_vanishes_meanwhile_is_an_error_at_the_end(tmp_path: pathl
     with pytest.raises(OutputError, match="cannot write"), open_result(folder / "out") as writer:
         writer.write("a")
         folder.rename(tmp_path / "elsewhere")
+
+
+def test_a_result_file_that_ctrl_c_cuts_short_may_be_kept(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a note that says where it is; where nothing was written, what stood there stays."""
+    file = tmp_path / "out"
+    file.write_text("old")
+    with pytest.raises(KeyboardInterrupt), open_result(file) as writer:
+        writer.keep(Notes())
+        raise KeyboardInterrupt
+    assert (file.read_text(), capsys.readouterr().err) == ("old", "")
+
+    with pytest.raises(KeyboardInterrupt), open_result(file) as writer:
+        writer.write("part")
+        writer.keep(Notes())
+        raise KeyboardInterrupt
+    assert file.read_text() == "part"
+    assert capsys.readouterr().err == f"gpt2: interrupted; what was made until then is in {file}\n"
+    assert list(tmp_path.iterdir()) == [file]

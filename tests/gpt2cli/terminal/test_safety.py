@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from gpt2cli.terminal.safety import make_safe
 
-_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+# Format characters that are needed: joiners of emoji and scripts (of Egyptian hieroglyphs too), and
+# those that are seen, Arabic, Syriac and Kaithi number signs and marks (Unicode's
+# Prepended_Concatenation_Mark).
+_JOINERS = "\u200c\u200d" + "".join(map(chr, range(0x13430, 0x13440)))
+_SEEN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 
 
 @pytest.mark.parametrize(
@@ -21,6 +25,7 @@ _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u206
         ("\x7f", "␡"),
         ("a\u202eb", "a<U+202E>b"),
         ("a\u2028b\u2029c", "a<U+2028>b<U+2029>c"),
+        ("\u200b\U000e0041", "<U+200B><U+E0041>"),
         ("\x0b\x0c\x85", "␋␌<U+0085>"),
     ],
 )
@@ -29,15 +34,27 @@ def test_a_control_becomes_visible(text: str, shown: str) -> None:
     assert make_safe(text) == shown
 
 
-@pytest.mark.parametrize("character", [*map(chr, [*range(32), *range(0x7F, 0xA0)]), *_BIDI])
-def test_no_control_is_left_but_tab_and_newline(character: str) -> None:
-    """All of C0, DEL, C1, and all that reorders text."""
-    kept = character in "\t\n"
-    assert (make_safe(character) == character) == kept
+def test_no_control_is_left_but_tab_and_newline() -> None:
+    """All of C0, DEL, C1, and the separators of lines and paragraphs."""
+    assert_all_shown("Cc", but="\t\n")
+    assert_all_shown("Zl", but="")
+    assert_all_shown("Zp", but="")
+
+
+def test_no_format_character_is_left_but_joiners_and_what_is_seen() -> None:
+    """What reorders text and what hides in it, by Unicode's own categories."""
+    assert_all_shown("Cf", but=_JOINERS + _SEEN)
+
+
+def assert_all_shown(category: str, *, but: str) -> None:
+    """Expect characters of this category to become visible, and the others to stay."""
+    characters = {c for c in map(chr, range(0x110000)) if unicodedata.category(c) == category}
+    assert {c for c in characters if make_safe(c) == c} == characters & set(but)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a b\tc\n", "é日本", "👩‍🚀", "[/red] [bold]x", "\u00a0\u00ad\u200b", "\ufffd"]
+    "text",
+    ["", "a b\tc\n", "é日本", "👩‍🚀", "[/red] [bold]x", "❤️", "\u00a0", "می\u200cخواهم", "\ufffd"],
 )
 def test_text_that_controls_nothing_stays(text: str) -> None:
     """Also emoji that are joined from several, and what others take for markup."""
