@@ -8,6 +8,7 @@ nesting, numbers beyond a float's range, a key that is given twice, half of a su
 import json
 import math
 import re
+import shlex
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ DEEPEST: Final = 100  # levels of lists and objects: what is read may be written
 LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _MOST_DIGITS: Final = math.floor(math.log10(1.7e308))  # of an integer that a float can hold
-_HALF_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")  # what it is written as
+_HALF_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
 class ReadError(Exception):
@@ -36,7 +37,11 @@ class ReadError(Exception):
         super().__init__(f"{reason}; {advice}" if advice else reason)
 
 
-class MissingFileError(ReadError):
+class AccessError(ReadError):
+    """The system does not give the file; what it holds may be right."""
+
+
+class MissingFileError(AccessError):
     """There is no such file."""
 
 
@@ -61,7 +66,7 @@ def read_bytes(path: Path, *, most_bytes: int = SMALL, pipes: bool = False) -> b
     except FileNotFoundError as error:
         raise MissingFileError("is missing") from error
     except OSError as error:
-        raise ReadError(f"cannot be read: {error.strerror}") from error
+        raise AccessError(f"cannot be read: {error.strerror}") from error
     except ValueError as error:  # NUL or half of a surrogate pair in the path
         raise ReadError("cannot be read: no file can have this name") from error
 
@@ -72,7 +77,7 @@ def read_text(path: Path, *, most_bytes: int = SMALL, pipes: bool = False) -> st
     Raises:
         ReadError: as `read_bytes`, or if it is not UTF-8.
     """
-    return decode(read_bytes(path, most_bytes=most_bytes, pipes=pipes))
+    return decode(read_bytes(path, most_bytes=most_bytes, pipes=pipes), file=path)
 
 
 def read_json(path: Path, *, most_bytes: int = SMALL, repeated_keys: bool = False) -> Any:
@@ -99,19 +104,19 @@ def read_object(
     return value
 
 
-def decode(data: bytes) -> str:
+def decode(data: bytes, *, file: Path | None = None) -> str:
     """Return the text that UTF-8 bytes stand for, without a byte order mark.
 
     Raises:
-        ReadError: if they are not UTF-8; with the advice that iconv can follow.
+        ReadError: if they are not UTF-8; with what iconv can do, for the file that they are from.
     """
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if data.startswith(_UTF_16_MARKS):
-            raise ReadError("is UTF-16, expected UTF-8", _advise("UTF-16")) from error
+            raise ReadError("is UTF-16, expected UTF-8", _advise("UTF-16", file)) from error
         reason = f"is not valid UTF-8 (byte {error.start})"
-        raise ReadError(reason, _advise("latin1")) from error
+        raise ReadError(reason, _advise("latin1", file)) from error
 
 
 def parse_json(text: str | bytes, *, repeated_keys: bool = False, half_pairs: bool = False) -> Any:
@@ -129,7 +134,7 @@ def parse_json(text: str | bytes, *, repeated_keys: bool = False, half_pairs: bo
     if not text.strip():
         raise ReadError("is empty, expected JSON")
     if "\0" in text[:2]:  # without a mark; NUL is nowhere in JSON
-        raise ReadError("is UTF-16, expected UTF-8", _advise("UTF-16"))
+        raise ReadError("is UTF-16, expected UTF-8", _advise("UTF-16", None))
     try:
         value = json.loads(
             text,
@@ -143,7 +148,8 @@ def parse_json(text: str | bytes, *, repeated_keys: bool = False, half_pairs: bo
     except RecursionError as error:
         raise ReadError("is nested too deeply") from error
     _refuse_depth(value)
-    if not half_pairs and (half := find_half_pair(text, value)):
+    # What it is written as, which may be half of a whole pair as well.
+    if not half_pairs and _HALF_PAIR.search(text) and (half := find_half_pair(value)):
         raise ReadError(f"has half of a surrogate pair, {half}, which is no character")
     return value
 
@@ -168,10 +174,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     return value
 
 
-def find_half_pair(text: str, value: Any) -> str | None:
-    r"""Return half of a surrogate pair in a JSON text's value, as \ud800; None if it has none."""
-    if not _HALF_PAIR.search(text):  # a whole pair may be escaped as well
-        return None
+def find_half_pair(value: Any) -> str | None:
+    r"""Return half of a surrogate pair in the texts of a value, as \ud800; None if it has none."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -192,8 +196,9 @@ def _refuse_size(size: int, most_bytes: int) -> None:
         raise ReadError(f"has {size} bytes, expected at most {most_bytes}")
 
 
-def _advise(encoding: str) -> str:
-    return f"convert it with `iconv -f {encoding} -t UTF-8`"
+def _advise(encoding: str, file: Path | None) -> str:
+    name = f" {shlex.quote(str(file))}" if file else ""
+    return f"convert it, for example with `iconv -f {encoding} -t UTF-8{name}`"
 
 
 def _refuse_depth(value: Any) -> None:

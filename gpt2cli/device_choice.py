@@ -1,7 +1,6 @@
 """Where a model runs: what was asked, what the driver and a tried step say, what failed lately."""
 
 import hashlib
-import json
 import os
 import sys
 import sysconfig
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from export.small_files import ReadError, read_object
 from gpt2cli.engine import (
     AUTO,
     RUNTIME_VERSION,
@@ -77,11 +77,11 @@ def find_device(
 def _recall_failure(driver: Driver) -> str | None:
     """Return why CUDA failed lately, where all is as it was then."""
     try:
-        kept = json.loads(_path().read_bytes())
+        kept = read_object(_path())
         fresh = 0 <= time.time() - kept["failed_at"] < _TRY_AGAIN_SECONDS
         same = kept["circumstances"] == _describe_circumstances(driver)
         return str(kept["reason"]) if fresh and same else None
-    except (OSError, ValueError, TypeError, KeyError):
+    except (ReadError, TypeError, KeyError):
         return None
 
 

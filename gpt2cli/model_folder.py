@@ -1,13 +1,13 @@
 """Reads what `export` says of a model folder: the contract between the two packages."""
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from export.small_files import LARGE, AccessError, ReadError, read_object
 from gpt2cli.errors import ModelError
 
 GRAPH_VERSION: Final = 3  # of the model folders that this version reads
@@ -169,12 +169,9 @@ def _find_size_faults(path: Path, sizes: Mapping[str, int]) -> Iterable[str]:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ModelError(f"{path} is damaged ({error}); export again") from error
-    if not isinstance(value, dict):
-        raise ModelError(f"{path} is damaged (no JSON object); export again")
-    return value
+    try:  # config.json is the checkpoint's own: it may have a key twice
+        return read_object(path, most_bytes=LARGE, repeated_keys=True)
+    except AccessError as error:
+        raise ModelError(f"{path} {error}") from error
+    except ReadError as error:
+        raise ModelError(f"{path} is damaged (it {error.reason}); export again") from error

@@ -1,13 +1,16 @@
 """The JSON record of one sample, as `generate --json` and `batch` write it."""
 
 import json
-from typing import Any
+import re
+from typing import Any, Final
 
 from gpt2cli.generation import Finish, Request
 from gpt2cli.loading import LoadedModel
 from gpt2cli.pieces import describe_piece
 from gpt2cli.sampling import Alternative, TokenLogprob
 from gpt2cli.tokenizer import Tokenizer
+
+_HALF_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 
 def make_record(
@@ -64,8 +67,13 @@ def make_error_record(
 
 
 def format_record(record: dict[str, Any]) -> str:
-    """Return a record as one line of JSON, with its newline."""
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    """Return a record as one line of JSON, with its newline.
+
+    Half of a surrogate pair, which an input record may have had, is U+FFFD: no UTF-8 can write it,
+    and readers of JSON stop at its escape.
+    """
+    line = json.dumps(record, ensure_ascii=False) + "\n"
+    return _HALF_PAIR.sub("\ufffd", line)
 
 
 def _identify(identity: object) -> dict[str, Any]:

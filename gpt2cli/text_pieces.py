@@ -1,6 +1,5 @@
 """Cuts long texts into pieces that are encoded one by one, to the same ids as the whole."""
 
-import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
@@ -8,6 +7,7 @@ from typing import Final
 
 import tokenizers
 
+from export.small_files import parse_json
 from gpt2cli.errors import PromptError
 
 # Encoding takes about 200 bytes of memory for each of a text's, and Ctrl-C waits for its end.
@@ -85,7 +85,7 @@ def make_cutter(tokenizer: tokenizers.Tokenizer, byte_of: Mapping[str, int]) -> 
     pattern, model = tokenizer.pre_tokenizer, tokenizer.model
     if tokenizer.normalizer is not None or pattern is None:
         return None
-    settings = json.loads(pattern.__getstate__())
+    settings = parse_json(pattern.__getstate__())
     by_words = settings.get("type") == "ByteLevel" and settings.get("use_regex", True)
     if not by_words or not isinstance(model, tokenizers.models.BPE):
         return None

@@ -102,10 +102,8 @@ class Tokenizer:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise PromptError(
-                f"the prompt is not valid UTF-8 text (at character {error.start}): "
-                "expected UTF-8, for example from iconv -t UTF-8"
-            ) from error
+            fault = f"the prompt is not valid Unicode (at character {error.start})"
+            raise PromptError(fault) from error
         for piece in [text] if self._cutter is None else self._cutter.cut(text):
             ids = self._encode_piece(piece, allow_special=allow_special, begins=begins)
             if self._may_lose:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from typing import BinaryIO, Final, NamedTuple, Self
 
+from export.small_files import ReadError, parse_json
 from gpt2cli.errors import OutputError
 
 _TYPES: Final = (int, int, str, str, bool)
@@ -33,8 +34,8 @@ class Entry(NamedTuple):
         if is_torn(line):
             return None
         try:
-            entry = cls(*json.loads(line))
-        except (ValueError, TypeError, RecursionError):
+            entry = cls(*parse_json(line))
+        except (ReadError, TypeError):
             entry = None
         if entry is None or tuple(map(type, entry)) != _TYPES:
             raise damaged(journal)

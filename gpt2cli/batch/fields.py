@@ -1,11 +1,11 @@
 """What a JSON record may say: an object with a prompt, an id, and options with their types."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
+from export.small_files import ReadError, find_half_pair, parse_json
 from gpt2cli.errors import PromptError, UsageError, shorten
 from gpt2cli.generation import GenerationConfig, Overflow, Request
 from gpt2cli.sampling import BeamConfig, ConstraintConfig, SamplingConfig
@@ -18,36 +18,28 @@ _OPTIONS: Final = frozenset(
 )
 _TEXTS: Final = frozenset({"stop", "ban", "choice"})  # that take several texts
 _KNOWN: Final = _OPTIONS | {"prompt", "id"}
-_DEEPEST: Final = 100  # levels of an id: it is written again, from deeper in the program
 
 
 def read_object(text: str) -> dict[str, Any]:
-    """Return a record's fields; of a key that is given twice the last counts, null is not given.
+    """Return a record's fields; null is not given.
+
+    Texts in them may have half of a surrogate pair, for `refuse_half_pairs` to find.
 
     Raises:
         PromptError: if it is no JSON object.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=_read_number)
-    except RecursionError as error:
-        raise PromptError("the record is nested too deeply") from error
-    except ValueError as error:
-        raise PromptError(f"the record is not JSON: {_explain(error)}") from error
+        value = parse_json(text, half_pairs=True)
+    except ReadError as error:
+        raise PromptError(f"the record {error}") from error
     if not isinstance(value, dict):
         raise PromptError('the record is no JSON object; expected {"prompt": …}')
     return {name: given for name, given in value.items() if given is not None}
 
 
 def read_id(record: Mapping[str, Any]) -> Any:
-    """Return the user's own id, which may be anything; None if there is none.
-
-    Raises:
-        PromptError: if it is nested too deeply to be written again.
-    """
-    identity = record.get("id")
-    if _is_deeper(identity, _DEEPEST):
-        raise PromptError(f"id: expected at most {_DEEPEST} levels of nesting")
-    return identity
+    """Return the user's own id, which may be anything; None if there is none."""
+    return record.get("id")
 
 
 def read_prompt(record: Mapping[str, Any]) -> str:
@@ -60,6 +52,17 @@ def read_prompt(record: Mapping[str, Any]) -> str:
     if not isinstance(prompt, str):
         raise PromptError('the record has no prompt; expected "prompt" with a text')
     return prompt
+
+
+def refuse_half_pairs(record: Mapping[str, Any]) -> None:
+    """Refuse what no UTF-8 can write, in any text of a record.
+
+    Raises:
+        PromptError: showing it.
+    """
+    half = find_half_pair(record)
+    if half is not None:
+        raise PromptError(f"the record has half of a surrogate pair, {half}, which is no character")
 
 
 def read_options(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,32 +121,3 @@ def _read_overflow(value: Any) -> Overflow:
     if value not in list(Overflow):
         raise UsageError(f"--overflow: expected one of {', '.join(Overflow)}")
     return Overflow(value)
-
-
-def _explain(error: ValueError) -> str:
-    """Say what is wrong with JSON, and where in the record: it is one line of the input."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} (character {error.pos + 1} of the record)"
-    if "digit" in str(error):  # CPython's limit, whose advice is for programmers
-        return "a number has thousands of digits"
-    return str(error)
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number there")
-
-
-def _read_number(text: str) -> float:
-    """Return a number with a point or an exponent; refuse 1e999, which could not be written."""
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(f"{shorten(text)} is too large")
-    return value
-
-
-def _is_deeper(value: Any, levels: int) -> bool:
-    """Tell whether lists and objects are nested in more than so many levels."""
-    if not isinstance(value, dict | list):
-        return False
-    children = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(child, levels - 1) for child in children)

@@ -1,11 +1,19 @@
 """One input record → one request, or the reason why there is none."""
 
+import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from export.small_files import ReadError, decode
 from gpt2cli.batch.entries import digest
-from gpt2cli.batch.fields import read_id, read_object, read_options, read_prompt
+from gpt2cli.batch.fields import (
+    read_id,
+    read_object,
+    read_options,
+    read_prompt,
+    refuse_half_pairs,
+)
 from gpt2cli.batch.reader import InputReader
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError
 from gpt2cli.generation import GenerationConfig, PreparedRequest, Request, prepare, seed_of
@@ -14,6 +22,7 @@ from gpt2cli.sampling import BeamConfig, ConstraintConfig, SamplingConfig
 from gpt2cli.settings import settle
 from gpt2cli.tokenizer import Tokenizer
 
+_BLANK: Final = codecs.BOM_UTF8 + b" \t\r\n"
 _CONSTRAINTS: Final = frozenset(field.name for field in fields(ConstraintConfig))
 
 
@@ -74,21 +83,25 @@ class ItemParser:
             fields = self._read_fields(record, index)
             identity = read_id(fields)
             prompt = read_prompt(fields)
+            refuse_half_pairs(fields)
             prepared = prepare(self._build(prompt, fields, index), self._tokenizer, self._shape)
         except Gpt2Error as failure:
             error = _explain(failure)
-        except RecursionError:
-            error = "the record is nested too deeply"
         return BatchItem(index, digest(record), identity, prompt, prepared, error)
 
+    def is_blank(self, record: bytes | PromptError) -> bool:
+        """Tell whether it is a blank line between records of JSON Lines: no record at all."""
+        return self._jsonl and isinstance(record, bytes) and not record.strip(_BLANK)
+
     def _read_fields(self, record: bytes, index: int) -> Mapping[str, Any]:
-        # A byte order mark may begin a file: it is no part of the first prompt.
-        encoding = "utf-8-sig" if index == 0 else "utf-8"
         try:
-            text = record.decode(encoding)
-        except UnicodeDecodeError as error:
-            raise PromptError(f"the record is not valid UTF-8 (byte {error.start})") from error
-        return read_object(text) if self._jsonl else {"prompt": text}
+            text = decode(record)
+        except ReadError as error:
+            raise PromptError(f"the record {error}") from error
+        if self._jsonl:
+            return read_object(text)
+        # A byte order mark may begin a file: it is no part of the first prompt alone.
+        return {"prompt": text if index == 0 else record.decode()}
 
     def _build(self, prompt: str, record: Mapping[str, Any], index: int) -> Request:
         """Build the request: the record's values, else the command line's, else the model's.
@@ -149,6 +162,8 @@ class ItemSource:
             item, self._given_back = self._given_back, None
             return item
         record = self._reader.take(wait=wait)
+        while record is not None and self._parser.is_blank(record):
+            record = self._reader.take(wait=wait)
         if record is None:
             return None
         item = self._parser.parse(record, self._next_index)

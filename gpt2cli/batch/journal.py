@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
 from export.locks import lock
+from export.small_files import ReadError, parse_json
 from export.whole import sync_folder
 from gpt2cli.batch.entries import Entry, digest, is_torn
 from gpt2cli.batch.items import BatchItem, ItemSource
@@ -203,10 +204,10 @@ def _parse_header(line: bytes, path: Path) -> Mapping[str, Any] | None:
     if is_torn(line):
         return None
     try:
-        header = json.loads(line)
+        header = parse_json(line)
         parts = header["options"], header["versions"], header["seed"]
         fits = tuple(map(type, parts)) == (dict, dict, int)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ReadError, TypeError, KeyError):
         fits = False
     if not fits:
         raise OutputError(f"{path} is damaged; remove it to begin anew without --resume")

@@ -32,8 +32,7 @@ def format_as_record(result: Result, model: LoadedModel) -> str:
             model=model,
             identity=item.identity,
         )
-    # A lone surrogate is no text in UTF-8, but JSON has a way to write it: \ud800.
-    return format_record(record).encode("utf-8", "backslashreplace").decode()
+    return format_record(record)
 
 
 def format_as_text(result: Result) -> str:

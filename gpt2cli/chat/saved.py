@@ -1,11 +1,11 @@
 """Conversations on disk: one JSON object, written whole or not at all."""
 
 import json
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from export.small_files import LARGE, MissingFileError, ReadError, parse_json, read_bytes
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.errors import ConversationError, OutputError, UsageError, shorten
 from gpt2cli.generation import FinishReason, check_seed
@@ -88,14 +88,11 @@ class SessionFile:
 def _read(path: Path) -> bytes | None:
     """Return what a file holds; None if there is none. A pipe or a device may never end."""
     try:
-        mode = path.stat().st_mode
-        if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
-            return path.read_bytes()
-    except FileNotFoundError:
+        return read_bytes(path, most_bytes=LARGE)
+    except MissingFileError:
         return None
-    except OSError as error:
-        raise ConversationError(f"cannot read {path}: {error.strerror}") from error
-    raise ConversationError(f"cannot read {path}: it is no regular file")
+    except ReadError as error:
+        raise ConversationError(f"{path} {error}") from error
 
 
 def _describe_turn(turn: Turn) -> Mapping[str, Any]:
@@ -110,13 +107,11 @@ def _describe_turn(turn: Turn) -> Mapping[str, Any]:
 
 def _parse(path: Path, data: bytes) -> Conversation:
     try:
-        return _parse_conversation(json.loads(data))
-    except (UnicodeDecodeError, json.JSONDecodeError):
-        reason = "it is not JSON in UTF-8"
+        return _parse_conversation(parse_json(data))
+    except ReadError as error:
+        reason = f"it {error.reason}"
     except (ValueError, UsageError) as error:
         reason = str(error)[:_LONGEST_REASON]
-    except RecursionError:
-        reason = "it is nested too deeply"
     raise ConversationError(
         f"{path} is no saved conversation ({reason}); expected what /save or --session wrote"
     )
@@ -156,7 +151,6 @@ def _parse_turn(value: Any, before: list[Turn]) -> Turn:
 
 def _text(value: Mapping[str, Any], name: str) -> str:
     text: str = _get(value, name, str, "a text")
-    text.encode()  # a lone surrogate is no text
     return text
 
 

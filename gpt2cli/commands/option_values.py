@@ -1,12 +1,12 @@
 """Reads an option's value from text by its declaration, where it is not Typer that does."""
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
+from export.small_files import ReadError, parse_json
 from gpt2cli.commands.text import unescape
 from gpt2cli.errors import UsageError
 
@@ -147,7 +147,7 @@ def _unquote(text: str) -> str:
 def _read_array(text: str) -> list[str] | None:
     """Return a JSON array of texts; None if it is none, but a text that begins like one."""
     try:
-        values = json.loads(text)
-    except (ValueError, RecursionError):
+        values = parse_json(text)
+    except ReadError:
         return None
     return values if all(isinstance(value, str) for value in values) else None

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from export.small_files import ReadError, parse_json, read_text
 from gpt2cli.commands.options import (
     ConstraintOptions,
     LimitOptions,
@@ -207,19 +208,10 @@ def give_constraint(options: ConstraintOptions) -> dict[str, Any]:
 
 def _read_schema(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        schema = json.loads(text)
-    except OSError as error:
-        raise UsageError(f"--json-schema: it cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        fault = f"it is not valid UTF-8 (byte {error.start})"
-        raise UsageError(f"--json-schema: {fault}") from error
-    except json.JSONDecodeError as error:
-        fault = f"it is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
-        raise UsageError(f"--json-schema: {fault}") from error
-    except (ValueError, RecursionError) as error:
-        fault = "it is nested too deeply or has too long numbers"
-        raise UsageError(f"--json-schema: {fault}") from error
+        text = read_text(path, pipes=True)
+        schema = parse_json(text)
+    except ReadError as error:
+        raise UsageError(f"--json-schema: it {error}") from error
     if not isinstance(schema, dict):
         shown = shorten(json.dumps(schema))
         raise UsageError(f"--json-schema: expected a JSON schema, an object, found {shown}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from export.small_files import ReadError, decode
 from gpt2cli.errors import PromptError, UsageError
 
 _STDIN: Final = 0
@@ -31,12 +32,12 @@ def read_prompt(argument: str | None, file: Path | None, *, stdin: int | None) -
     if argument is not None and argument != "-":
         return decode_argument(argument, "the prompt argument")
     if file is not None and str(file) != "-":
-        return _decode(_read_file(file), str(file))
+        return _decode(_read_file(file), str(file), file)
     if argument is None and file is None and (stdin is None or os.isatty(stdin)):
         raise UsageError('expected a prompt, for example: gpt2 generate "Once upon a time"')
     if stdin is None:
         raise PromptError("cannot read stdin: it is closed")
-    return _decode(_read_to_end(stdin), "stdin")
+    return _decode(_read_to_end(stdin), "stdin", None)
 
 
 def decode_argument(argument: str, name: str) -> str:
@@ -48,9 +49,7 @@ def decode_argument(argument: str, name: str) -> str:
     try:
         return os.fsencode(argument).decode()
     except UnicodeError as error:
-        raise UsageError(
-            f"{name} is not valid UTF-8; pass such text through iconv -t UTF-8"
-        ) from error
+        raise UsageError(f"{name} is not valid UTF-8") from error
 
 
 def refuse_overwriting(output: Path | None, files: Iterable[Path], *, stdin: int | None) -> None:
@@ -103,11 +102,9 @@ def _read_to_end(stdin: int) -> bytes:
     return b"".join(blocks)
 
 
-def _decode(raw: bytes, source: str) -> str:
+def _decode(raw: bytes, source: str, file: Path | None) -> str:
     try:
-        text = raw.decode("utf-8-sig")  # a byte order mark is no part of the text
-    except UnicodeDecodeError as error:
-        raise PromptError(
-            f"{source} is not valid UTF-8 (byte {error.start}): convert it with iconv -t UTF-8"
-        ) from error
+        text = decode(raw, file=file)
+    except ReadError as error:
+        raise PromptError(f"{source} {error}") from error
     return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text

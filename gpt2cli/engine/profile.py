@@ -1,6 +1,5 @@
 """Finds which execution provider runs each node of a graph, by the profile of one step."""
 
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from export.small_files import LARGE, read_json
 from gpt2cli.engine.cache import allocate_zeros
 from gpt2cli.engine.captured import captured
 from gpt2cli.engine.devices import Device
@@ -40,7 +40,7 @@ def profile_step(folder: ModelFolder, device: Device) -> list[NodeRun]:
     doing = ", profiling a step"
     with failures_told(device, doing), tempfile.TemporaryDirectory() as place, captured():
         path = _run_profiled(folder, device, Path(place) / "step")
-        events = json.loads(path.read_bytes())
+        events = read_json(path, most_bytes=LARGE)
     return read_nodes(events)
 
 

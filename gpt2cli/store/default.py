@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from export.small_files import ReadError, read_object
 from gpt2cli.store.places import keep_json, state_folder
 
 _RETRY_SECONDS: Final = 600.0
@@ -34,10 +35,10 @@ class DefaultMemory:
 def recall_default() -> DefaultMemory:
     """Return what is remembered; nothing, if that cannot be read."""
     try:
-        kept = json.loads(_path().read_bytes())
+        kept = read_object(_path())
         failed_at, failure = float(kept["hub_failed_at"]), str(kept["hub_failure"])
         return DefaultMemory(kept["has_run"] is True, failed_at, failure, str(kept["way"]))
-    except (OSError, ValueError, LookupError, TypeError):
+    except (ReadError, ValueError, LookupError, TypeError):
         return DefaultMemory()
 
 

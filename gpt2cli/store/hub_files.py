@@ -1,13 +1,13 @@
 """A checkpoint's files on the hub: which are needed, which lack, and which are whole."""
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from export.small_files import LARGE, ReadError, read_object
 from gpt2cli.errors import HubError
 
 # What a conversion reads beside the weights; everything else in a repository is left there.
@@ -115,7 +115,8 @@ def find_missing(folder: Path, *, weights: bool) -> list[str]:
 
 def _find_missing_shards(index: Path) -> list[str]:
     try:
-        shards = set(json.loads(index.read_bytes())["weight_map"].values())
+        listed = read_object(index, most_bytes=LARGE, repeated_keys=True)
+        shards = set(listed["weight_map"].values())
         return sorted(str(shard) for shard in shards if not (index.parent / shard).exists())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ReadError, KeyError, TypeError, AttributeError):
         return [index.name]

@@ -1,8 +1,8 @@
 """Remembers which commit a branch or tag meant when it was last downloaded."""
 
-import json
 from urllib.parse import quote
 
+from export.small_files import ReadError, read_object
 from gpt2cli.store.places import cache_folder, keep_json
 
 
@@ -16,8 +16,8 @@ class Reference:
     def read(self) -> str | None:
         """Return the commit; None if it is not known."""
         try:
-            commit = json.loads(self._path.read_bytes())["commit"]
-        except (OSError, ValueError, LookupError, TypeError):
+            commit = read_object(self._path)["commit"]
+        except (ReadError, LookupError):
             return None
         return commit if isinstance(commit, str) else None
 

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from export.small_files import ReadError, decode
 from gpt2cli.errors import PromptError
 from gpt2cli.terminal.echo import echo_off
 from gpt2cli.terminal.notes import Notes, wants_colour
@@ -86,9 +87,9 @@ class LineInput:
         entry = read_entry(lambda continued: self._next_line())
         try:
             if entry is not None:
-                entry.text.encode()
-        except UnicodeEncodeError as error:
-            raise PromptError("it is not valid UTF-8; convert it with iconv -t UTF-8") from error
+                decode(entry.text.encode("utf-8", "surrogateescape"))
+        except ReadError as error:
+            raise PromptError(f"it {error}") from error
         return entry
 
     def resting(self) -> AbstractContextManager[None]:

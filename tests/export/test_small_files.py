@@ -43,9 +43,9 @@ def _refusal(text: str | bytes) -> str:
         (r'{"\uDE00": 1}', r"has half of a surrogate pair, \ude00, which is no character"),
         ("[" * 100_000, "is nested too deeply"),
         ("[" * 101 + "]" * 101, "is nested too deeply"),
-        (b'"\xe4"', "is not valid UTF-8 (byte 1); convert it with `iconv -f latin1 -t UTF-8`"),
-        ("{}".encode("utf-16"), "is UTF-16, expected UTF-8; convert it with `iconv -f UTF-16 -t "),
-        ("{}".encode("utf-16-le"), "is UTF-16, expected UTF-8; convert it with `iconv -f UTF-16"),
+        (b'"\xe4"', "is not valid UTF-8 (byte 1); convert it, for example with `iconv -f latin1 -"),
+        ("{}".encode("utf-16"), "is UTF-16, expected UTF-8; convert it, for example with"),
+        ("{}".encode("utf-16-le"), "is UTF-16, expected UTF-8; convert it, for exam"),
     ],
     ids=lambda value: value[:12],
 )

@@ -55,7 +55,7 @@ def test_an_empty_prompt_without_bos_is_an_error(tmp_path: pathlib.Path) -> None
 
 def test_a_lone_surrogate_is_a_prompt_error(byte_tokenizer: Tokenizer) -> None:
     """What Python makes of argv that is no UTF-8 is refused with its place."""
-    with pytest.raises(PromptError, match=r"not valid UTF-8 text \(at character 2"):
+    with pytest.raises(PromptError, match=r"not valid Unicode \(at character 2"):
         byte_tokenizer.encode("hi\udcff")
 
 

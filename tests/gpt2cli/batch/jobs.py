@@ -35,13 +35,13 @@ HEADER: Final = JournalHeader(
     versions={"gpt2": "0.1.0", "onnxruntime": "1.31.1"},
 )
 
-# An error first, samples, equal records, nothing to draw, an error last.
+# An error first, a blank line, samples, equal records, nothing to draw, an error last.
 RECORDS: Final = (
-    b"{bad\n"
+    b"{bad\n\n"
     b'{"prompt": "a", "samples": 3, "max_new_tokens": 3, "ignore_eos": true}\n'
-    b'{"prompt": "b", "max_new_tokens": 9, "id": "\\ud800"}\n'
-    b'{"prompt": "b", "max_new_tokens": 9, "id": "\\ud800"}\n'
-    b'{"prompt": "", "samples": 2, "max_new_tokens": 0}\n'
+    b'{"prompt": "b", "max_new_tokens": 9, "id": "\\ud83d\\ude00"}\n'
+    b'{"prompt": "b", "max_new_tokens": 9, "id": "\\ud83d\\ude00"}\n'
+    b'{"prompt": "", "samples": 2, "max_new_tokens": 0}\n \t\r\n'
     b'{"prompt": "c", "top_k": -1}'
 )
 RESULTS: Final = (1, 3, 1, 1, 2, 1)  # of each record

@@ -1,6 +1,5 @@
 """Claims about what a JSON record may say."""
 
-import json
 from typing import Any
 
 import pytest
@@ -22,17 +21,18 @@ from gpt2cli.generation import Overflow
 )
 def test_what_is_no_json_is_an_error(text: str) -> None:
     """Also what only Python takes for JSON, and what nothing could write again."""
-    with pytest.raises(PromptError, match=r"the record is (not JSON: .|nested too deeply)"):
+    with pytest.raises(
+        PromptError, match=r"the record (is not JSON: .|is nested too|is empty|has a number)"
+    ):
         read_object(text)
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{bad", r"Expecting property name .* \(character 2 of the record\)"),
-        ('{"seed": ' + "9" * 5000 + "}", "a number has thousands of digits"),
+        ("{bad", r"Expecting property name .* \(character 2\)"),
     ],
-    ids=["syntax", "digits"],
+    ids=["syntax"],
 )
 def test_what_is_wrong_with_json_is_told_for_people(text: str, told: str) -> None:
     """Where in the record, without lines that it has not; and no advice for programmers."""
@@ -47,24 +47,15 @@ def test_a_record_is_an_object(text: str) -> None:
         read_object(text)
 
 
-def test_null_is_not_given_and_of_a_key_given_twice_the_last_counts() -> None:
-    """As on the command line."""
-    assert read_object('{"a": 1, "b": null, "a": 2, "c": 3, "c": null}') == {"a": 2}
+def test_null_is_not_given() -> None:
+    """As an option that the command line has not."""
+    assert read_object('{"a": 2, "b": null}') == {"a": 2}
 
 
 @pytest.mark.parametrize("identity", [0, -1.5, False, True, "", "a", [], [None], {}, {"a": [1]}])
 def test_an_id_is_anything(identity: object) -> None:
     """What counts as false in Python is an id too."""
     assert read_id({"id": identity}) == identity
-
-
-def test_an_id_may_be_nested_a_hundred_levels() -> None:
-    """One more could not be written everywhere."""
-    for opened, closed in ("[", "]"), ('{"a":', "}"):
-        deep = json.loads(f"{opened * 99}[]{closed * 99}")
-        assert read_id({"id": deep}) == deep
-        with pytest.raises(PromptError, match="id: expected at most 100 levels"):
-            read_id({"id": [deep]})
 
 
 @pytest.mark.parametrize("prompt", [None, 1, True, ["x"], {"text": "x"}])

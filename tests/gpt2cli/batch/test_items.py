@@ -15,7 +15,7 @@ from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.batch.feeding import fed, feeding
 from tests.gpt2cli.batch.parsing import RUN_SEED, make_parser, make_source, take_all
 
-HUGE = 10**400  # no float can hold it
+HUGE = 10**307  # more is no number of a record
 ONE = '{"prompt": "x", '
 
 
@@ -118,7 +118,7 @@ def test_invalid_utf8_is_an_error_that_tells_the_byte(
 ) -> None:
     """The prompt is not known then."""
     item = parse(tokenizer, record, jsonl=jsonl)
-    assert error_of(item) == f"the record is not valid UTF-8 (byte {place})"
+    assert error_of(item).startswith(f"the record is not valid UTF-8 (byte {place}); convert it")
     assert item.prompt is None
 
 
@@ -126,10 +126,10 @@ def test_invalid_utf8_is_an_error_that_tells_the_byte(
 def test_a_byte_order_mark_is_no_part_of_the_input(
     tokenizer: Tokenizer, jsonl: bool, record: str
 ) -> None:
-    """At its beginning, where Windows puts it; elsewhere it is text."""
+    """At its beginning, where Windows puts it; in a text elsewhere it is text."""
     raw = b"\xef\xbb\xbf" + record.encode()
     assert parse(tokenizer, raw, 0, jsonl=jsonl).prompt == "x"
-    assert parse(tokenizer, raw, 1, jsonl=jsonl).prompt != "x"
+    assert parse(tokenizer, raw, 1, jsonl=jsonl).prompt == ("x" if jsonl else "\ufeffx")
 
 
 def test_a_record_that_was_too_long_to_read_is_an_error(tokenizer: Tokenizer) -> None:
@@ -266,7 +266,10 @@ def test_a_record_may_sample_in_a_greedy_run(
         (ONE + '"temprature": 1}', "unknown option temprature; known are"),
         (ONE + '"top_k": -1}', "top_k: expected a number 0 or more, found -1"),
         (ONE + '"temperature": -0.1}', "temperature: expected a number 0 or more, found -0.1"),
-        (ONE + f'"temperature": {HUGE}}}', "temperature: expected a number 0 or more, found 1000"),
+        (ONE + f'"temperature": {HUGE}0}}', "the record has a number of 309 digits"),
+        ('{"id": NaN, "prompt": "x"}', "the record is not JSON: NaN is no number there"),
+        (ONE + '"id": -Infinity}', "the record is not JSON: -Infinity is no number there"),
+        (ONE + '"prompt": "y"}', 'the record has the key "prompt" twice'),
         (ONE + f'"top_p": {HUGE}}}', "top_p: expected a number between 0 and 1, found 1000"),
         (ONE + f'"seed": {HUGE}}}', "seed: expected 0 to 2^53-1, found 1000"),
         (ONE + f'"seed": {LARGEST_SEED + 1}}}', "seed: expected 0 to 2^53-1"),
@@ -284,9 +287,9 @@ def test_a_record_may_sample_in_a_greedy_run(
             "min_new_tokens: expected at most --max-new-tokens, 5, found 6",
         ),
         (ONE + '"ban": ["a", ""]}', "ban: expected some text, found an empty one"),
-        (ONE + '"ban": "\\ud800"}', "ban: expected valid Unicode, found '\\ud800'"),
+        (ONE + '"ban": "\\ud800"}', "the record has half of a surrogate pair, \\ud800,"),
         (ONE + '"logit_bias": {"": 1}}', "logit_bias: expected some text, found an empty one"),
-        (ONE + '"logit_bias": {"\\ud800": 1}}', "logit_bias: expected valid Unicode, found "),
+        (ONE + '"logit_bias": {"\\ud800": 1}}', "the record has half of a surrogate pair"),
         (ONE + f'"logit_bias": {{"a": {HUGE}}}}}', "logit_bias: expected a number between -100"),
         (ONE + '"logit_bias": {"97": 1}}', "logit_bias: expected an id 0 to 96, found 97"),
         (ONE + '"logit_bias": {"ab": 1}}', "logit_bias: expected an id or a text of one token"),
@@ -294,10 +297,12 @@ def test_a_record_may_sample_in_a_greedy_run(
         (ONE + '"stop": ""}', "stop: expected some text, found an empty one"),
         (ONE + '"stop": [""]}', "stop: expected some text, found an empty one"),
         (ONE + '"greedy": 1}', "greedy: expected true or false"),
-        (ONE + '"id": ' + "[" * 101 + "]" * 101 + "}", "id: expected at most 100 levels"),
+        (ONE + '"id": ' + "[" * 101 + "]" * 101 + "}", "the record is nested too deeply"),
         ('{"prompt": "' + "x" * 17 + '"}', "the prompt has 17 tokens, the model takes 16"),
         ('{"prompt": "x", "max_new_tokens": 16, "overflow": "error"}', "the prompt's 1 tokens and"),
-        ('{"prompt": "\\ud800"}', "the prompt is not valid UTF-8 text (at character 0)"),
+        ('{"prompt": "\\ud800"}', "the record has half of a surrogate pair, \\ud800, which is no"),
+        (ONE + '"stop": ["\\ud83d"]}', "the record has half of a surrogate pair, \\ud83d, which"),
+        (ONE + '"id": "\\ud83d"}', "the record has half of a surrogate pair, \\ud83d, which is no"),
     ],
     ids=lambda text: text[:45],
 )
@@ -409,3 +414,21 @@ def test_there_is_no_item_while_the_input_is_silent(tokenizer: Tokenizer) -> Non
         assert not source.ended
         feed.end()
         assert take_all(source) == []
+
+
+def test_blank_lines_of_json_lines_have_no_index(tokenizer: Tokenizer) -> None:
+    """Also at the beginning behind a byte order mark, with spaces, and at the end."""
+    records = b'\xef\xbb\xbf\r\n{"prompt": "a"}\n\n \t\r\n{"prompt": "b"}\n\n'
+    with fed(records) as descriptor:
+        items = take_all(make_source(descriptor, tokenizer))
+    assert [(item.index, item.prompt, item.error) for item in items] == [
+        (0, "a", None),
+        (1, "b", None),
+    ]
+
+
+def test_blank_lines_of_text_are_empty_prompts(tokenizer: Tokenizer) -> None:
+    """As many results as lines."""
+    with fed(b"a\n\n \n") as descriptor:
+        items = take_all(make_source(descriptor, tokenizer, jsonl=False))
+    assert [item.prompt for item in items] == ["a", "", " "]

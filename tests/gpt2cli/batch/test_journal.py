@@ -28,7 +28,7 @@ ENTRY = b'[2, 0, "aaaabbbbccccdddd", "c67c199595622dfb", true]\n'
         (RECORDS.replace(b'"b"', b'"B"', 1), "record 2 of the input is not the one of before"),
         (RECORDS.replace(b"{bad", b"{BAD"), "record 0 of the input is not the one of before"),
         (RECORDS + b" ", "record 5 of the input is not the one of before"),
-        (b"\n" + RECORDS, "record 0 of the input is not the one of before"),
+        (b"{}\n" + RECORDS, "record 0 of the input is not the one of before"),
         (RECORDS[: RECORDS.rindex(b"\n")], "the input has 5 records, more were begun before"),
         (b"", "the input has 0 records, more were begun before"),
     ],

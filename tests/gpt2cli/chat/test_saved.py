@@ -76,11 +76,11 @@ def spoilt(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ("", "it is not JSON in UTF-8"),
-        ("{", "it is not JSON in UTF-8"),
-        (spoilt()[:-9], "it is not JSON in UTF-8"),
-        ("\x00\x01", "it is not JSON in UTF-8"),
-        (b"\xff\xfe\xff", "it is not JSON in UTF-8"),
+        ("", "it is empty"),
+        ("{", "it is not JSON: "),
+        (spoilt()[:-9], "it is not JSON: "),
+        (b"\xff\xfe\xff", "it is UTF-16"),
+        (b"\xff", "it is not valid UTF-8"),
         ("[]", 'there is no "gpt2_chat"'),
         ('"gpt2_chat"', 'there is no "gpt2_chat"'),
         ('{"prompt": "a", "completion": "b"}', 'there is no "gpt2_chat"'),
@@ -94,17 +94,17 @@ def spoilt(**changes: Any) -> str:
         (spoilt(user_name="A\nB"), "--user-name: expected a name on one line"),
         (spoilt(user_name="B"), "--bot-name: expected another name"),
         (spoilt(system=7), "expected a text as system, found 7"),
-        (spoilt(system="\ud800"), "surrogates not allowed"),
+        (spoilt(system="\ud800"), "it has half of a surrogate pair"),
         (spoilt(turn={"reply": ["x" * 99_999]}), "expected a text as reply"),
         (spoilt(turn={"seed": True}), "expected a whole number as seed, found true"),
         (spoilt(turn={"seed": 1.0}), "expected a whole number as seed"),
         (spoilt(turn={"seed": -1}), "--seed: expected 0 to 2"),
-        (spoilt(turn={"seed": 10**4000}), "--seed: expected 0 to 2"),
+        (spoilt(turn={"seed": 10**300}), "--seed: expected 0 to 2"),
         (spoilt(turn={"first": 2}), "expected a number 0 to 1 as first, found 2"),
         (spoilt(turn={"first": -1}), "as first"),
         (spoilt(turn={"finish_reason": "x" * 999}), "there is no finish_reason"),
         (spoilt(turn={"finish_reason": []}), "expected a text as finish_reason"),
-        ('{"gpt2_chat": ' + "1" * 5000 + "}", "integer string conversion"),
+        ('{"gpt2_chat": ' + "1" * 5000 + "}", "it has a number of 5000 digits"),
         ("[" * 100_000, "nested too deeply"),
         ('{"gpt2_chat": 1, "turns": ' + "[" * 900 + "]" * 900 + "}", "as turn, found|deeply"),
     ],
@@ -138,10 +138,10 @@ def test_the_turns_see_ever_later_ones(tmp_path: pathlib.Path) -> None:
     ("name", "reason"),
     [
         ("missing", "there is no such file"),
-        (".", "Is a directory"),
+        (".", "is a directory"),
         ("plain/x", "Not a directory"),
         ("a" * 300, "File name too long"),
-        ("fifo", "it is no regular file"),
+        ("fifo", "is no regular file"),
     ],
 )
 @posix
@@ -152,7 +152,7 @@ def test_what_cannot_be_read_is_an_error_that_names_it(
     (tmp_path / "plain").touch()
     os.mkfifo(tmp_path / "fifo")
 
-    with pytest.raises(ConversationError, match=f"cannot read .*{reason}"):
+    with pytest.raises(ConversationError, match=f" {reason}|{reason}$"):
         read_conversation(tmp_path / name)
 
 

@@ -105,7 +105,7 @@ def test_a_ban_that_leaves_nothing_is_an_error_in_one_line(starter_folder: pathl
         (("--regex", "("), "--regex: unclosed group"),
         (("--regex", "a", "--choice", "b"), "--regex: expected one constraint, found --choice too"),
         (("--choice", ""), "--choice: expected some text, found an empty one"),
-        (("--json-schema", "no-such-file"), "--json-schema no-such-file: it cannot be read: "),
+        (("--json-schema", "no-such-file"), "--json-schema no-such-file: it is missing"),
         (("--regex", "a", "--beams", "2"), "--regex: expected no --beams beside it"),
     ],
     ids=str,
@@ -129,10 +129,10 @@ def test_a_bad_constraint_is_wrong_usage(
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "it is not JSON: Expecting value (line 1, column 1)"),
-        (b'{"type":\n', "it is not JSON: Expecting value (line 2, column 1)"),
+        (b"", "it is empty, expected JSON"),
+        (b'{"type":\n?', "it is not JSON: Expecting value (line 2, column 1)"),
         (b'{"a": "\xff"}', "it is not valid UTF-8 (byte 7)"),
-        (b"[" * 100_000, "it is nested too deeply or has too long numbers"),
+        (b"[" * 100_000, "it is nested too deeply"),
         (b"[1]", "expected a JSON schema, an object, found [1]"),
         (b'{"type": "strin"}', "Invalid type: strin"),
         (b'{"not": {}}', 'Unimplemented keys: ["not"]'),
@@ -149,7 +149,8 @@ def test_what_is_wrong_with_a_schema_is_told_with_its_file(
     (tmp_path / "in").write_text("x\n")
     source = "x" if command == "generate" else tmp_path / "in"
     result = invoke(command, source, "-m", starter_folder, "--json-schema", schema)
-    assert (result.exit_code, error_line(result)) == (2, f"--json-schema {schema}: {told}")
+    assert result.exit_code == 2
+    assert error_line(result).startswith(f"--json-schema {schema}: {told}")
 
 
 def test_a_record_has_its_own_constraint(

@@ -151,8 +151,8 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_it(
 
 @pytest.mark.parametrize(
     ("raw", "place"),
-    [(b"caf\xe9", 3), (b"\xff\xfe", 0), (b"\xed\xa0\x80", 0), (b"ab\xe2\x82", 2)],
-    ids=["latin-1", "utf-16", "surrogate", "cut short"],
+    [(b"caf\xe9", 3), (b"\xed\xa0\x80", 0), (b"ab\xe2\x82", 2)],
+    ids=["latin-1", "surrogate", "cut short"],
 )
 def test_a_file_that_is_not_utf8_is_an_error_that_names_the_byte(
     tmp_path: pathlib.Path, raw: bytes, place: int

@@ -23,6 +23,8 @@ from gpt2cli.terminal.notes import Notes
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals and modes of POSIX")
 
+CONVERT = "convert it, for example with `iconv -f latin1 -t UTF-8`"
+
 _ENTER, _ALT_ENTER, _CTRL_C, _CTRL_D, _UP = "\r", "\x1b\r", "\x03", "\x04", "\x1b[A"
 
 
@@ -127,8 +129,8 @@ def test_what_is_no_utf8_is_an_error_that_names_its_line(read_script: ReadScript
     """What comes after it is read as ever."""
     assert read_script(b"a\nb\xff\n\n/c\xff\nd\n") == [
         message("a"),
-        "line 2: it is not valid UTF-8; convert it with iconv -t UTF-8",
-        "line 4: it is not valid UTF-8; convert it with iconv -t UTF-8",
+        f"line 2: it is not valid UTF-8 (byte 1); {CONVERT}",
+        f"line 4: it is not valid UTF-8 (byte 2); {CONVERT}",
         message("d"),
     ]
 
@@ -136,7 +138,7 @@ def test_what_is_no_utf8_is_an_error_that_names_its_line(read_script: ReadScript
 def test_within_quotes_it_takes_the_whole_message_with_it(read_script: ReadScript) -> None:
     """The rest of the message is not taken for other messages."""
     assert read_script(b'"""\na\n\xff\nb\n"""\nc\n') == [
-        "line 5: it is not valid UTF-8; convert it with iconv -t UTF-8",
+        f"line 5: it is not valid UTF-8 (byte 2); {CONVERT}",
         message("c"),
     ]
 
