@@ -61,6 +61,7 @@ class Hub:
         return f"the download of {repo} is incomplete: missing {missing}"
 
     def _find_folder(self, repo: str, revision: str) -> Path | None:
+        _check_library()
         from huggingface_hub import errors, snapshot_download
 
         try:
@@ -85,6 +86,7 @@ class Hub:
         Raises:
             HubError: if the hub cannot be reached or does not give it.
         """
+        _check_library()
         from huggingface_hub.utils.tqdm import disable_progress_bars
 
         # Its warnings of retries and missing logins are told as errors, or not at all.
@@ -141,6 +143,21 @@ class Hub:
                 reason = f"{file.name} of {repo} did not arrive as the hub lists it"
                 raise HubError(reason, "try later")
         return path
+
+
+def _check_library() -> None:
+    """Import huggingface_hub, which reads its settings from the environment meanwhile.
+
+    Raises:
+        HubError: if it does not stand one of them.
+    """
+    try:
+        import huggingface_hub.constants  # noqa: F401
+    except ValueError as error:
+        reason = f"huggingface_hub does not start ({error})"
+        raise HubError(
+            reason, "check HF_ENDPOINT and the other variables that begin with HF_"
+        ) from error
 
 
 def is_offline() -> bool:

@@ -2,6 +2,7 @@
 
 import errno
 import re
+from json import JSONDecodeError
 from typing import Final
 
 from gpt2cli.errors import HubError
@@ -35,7 +36,9 @@ def translate(repo: str, revision: str, error: Exception) -> HubError:
         return _translate_status(repo, error.response.status_code)
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
         return _translate_cache_fault(repo, error)
-    if isinstance(error, (ValueError, TypeError, LookupError, errors.FileMetadataError)):
+    if isinstance(error, errors.HFValidationError):
+        return HubError(f"{repo} is no hub id", "expected owner/name as the hub has it")
+    if isinstance(error, (JSONDecodeError, TypeError, LookupError, errors.FileMetadataError)):
         reason = f"what answered for the hub, asked for {repo}, is not the hub"
         advice = "check HF_ENDPOINT and the proxy, and whether the network wants a login first"
         return HubError(reason, advice)

@@ -192,6 +192,26 @@ def test_a_proxy_that_is_not_there_is_one_line(client: Client) -> None:
     assert "could not be downloaded" in error
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("HF_ENDPOINT", "http://[", "check HF_ENDPOINT"),
+        ("HF_HUB_ETAG_TIMEOUT", "soon", "check HF_ENDPOINT and the other variables"),
+        ("HF_TOKEN", "b\xe4d", "could not be downloaded"),
+    ],
+)
+def test_a_variable_of_the_hubs_that_is_nonsense_is_one_line(
+    client: Client, name: str, value: str, expected: str
+) -> None:
+    """Some stop huggingface_hub while it is imported."""
+    client.environment[name] = value
+
+    error = client.run().error
+
+    assert error is not None
+    assert expected in error
+
+
 def test_a_hub_that_does_not_answer_is_given_up_soon(client: Client) -> None:
     """The first question has a time-out of its own."""
     client.server.answer_seconds = 30

@@ -134,6 +134,12 @@ def test_a_refusal_of_the_hub_is_one_line_that_says_what_to_do(
     assert "\n" not in str(caught.value)
 
 
+def test_a_name_that_the_hub_cannot_have_is_one_line(hub: Hub, told: Told) -> None:
+    """It looks like an id; huggingface_hub knows that none is like it."""
+    with pytest.raises(HubError, match=r"^a--b/c is no hub id; expected owner/name"):
+        find_model("a--b/c", listener=told, hub=hub)
+
+
 def test_what_answers_in_the_hubs_place_is_one_line_that_says_so(
     hub: Hub, server: HubServer, told: Told
 ) -> None:
