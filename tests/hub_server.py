@@ -33,6 +33,7 @@ class HubServer:
     commit: str = COMMIT
     requests: list[str] = field(default_factory=list)
     agents: list[str] = field(default_factory=list)  # the User-Agent of each request
+    ranges: list[str] = field(default_factory=list)  # those that were asked for of large files
     refusal: tuple[int, str] | None = None  # an HTTP status and X-Error-Code for every request
     page: bytes | None = None  # of HTML, with which every request is answered
     missing: set[str] = field(default_factory=set)  # names that are listed but answered by 404
@@ -106,6 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
         content = path.read_bytes()
         asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         start = int(asked[1]) if asked else 0
+        self.hub.ranges += [asked[0]] if asked else []
         self.send_response(206 if asked else 200)
         if asked:
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")

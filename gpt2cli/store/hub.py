@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpt2cli.errors import HubError, OutputError
 from gpt2cli.store.answers import answer_within
+from gpt2cli.store.hub_blobs import download_blob
 from gpt2cli.store.hub_errors import translate
 from gpt2cli.store.hub_files import HubFile, choose_files, find_missing
 from gpt2cli.whole_file import replacing
@@ -93,6 +94,8 @@ class Hub:
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         try:
             info = answer_within(_ANSWER_SECONDS, lambda: self._ask(repo, revision))
+            if info.sha is None:
+                raise LookupError("the hub names no commit")
             listed = {file.name: file for file in _list_files(info)}
             descriptions, large = choose_files(repo, listed, weights=weights)
             disable_progress_bars()
@@ -100,6 +103,7 @@ class Hub:
             if progress:
                 _show_progress()
             for file in large:
+                download_blob(repo, info.sha, file, endpoint=self.endpoint, cache=self.cache)
                 self._fetch(repo, info.sha, file)
         except HubError:
             raise
@@ -117,7 +121,7 @@ class Hub:
             repo, revision=revision, files_metadata=True, timeout=_SILENCE_SECONDS
         )
 
-    def _fetch(self, repo: str, commit: str | None, file: HubFile) -> Path:
+    def _fetch(self, repo: str, commit: str, file: HubFile) -> Path:
         """Return a file that is what the hub lists.
 
         Not by `snapshot_download` (2.4.0): it downloads on threads, which Ctrl-C does not end.

@@ -58,11 +58,11 @@ def _wait_for(server: HubServer, path: str) -> None:
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", [("models", "pull"), ("generate", "hello", "-m")])
-def test_a_download_ends_at_the_first_signal_and_leaves_no_part_of_a_file(
+def test_a_download_ends_at_the_first_signal_and_the_next_one_goes_on(
     server: HubServer, environment: dict[str, str], tmp_path: pathlib.Path,
     command: tuple[str, ...], sent: signal.Signals,
 ) -> None:  # fmt: skip
-    """The weights would take minutes; only files that are whole stay."""
+    """The weights would take minutes; of what has come, nothing is fetched again."""
     server.piece_seconds = 5.0
     process = subprocess.Popen(
         _gpt2(*command, _REPO), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -74,6 +74,12 @@ def test_a_download_ends_at_the_first_signal_and_leaves_no_part_of_a_file(
 
     assert (process.returncode, output) == (128 + sent, (b"", b""))
     assert time.monotonic() - started < _AT_ONCE
+    [part] = tmp_path.rglob("*.incomplete")
+    part.write_bytes((server.repositories[_REPO] / "model.safetensors").read_bytes()[:1000])
+
+    server.piece_seconds = 0
+    subprocess.run(_gpt2("models", "pull", _REPO), env=environment, capture_output=True, check=True)
+    assert server.ranges == ["bytes=1000-"]
     assert not list(tmp_path.rglob("*.incomplete"))
 
 
@@ -129,7 +135,8 @@ def test_a_first_use_asks_the_hub_for_the_files_and_tells_it_nothing(
         f"GET {files}/config.json",
         f"HEAD {files}/tokenizer.json",
         f"GET {files}/tokenizer.json",
-        f"HEAD {files}/model.safetensors",
+        f"GET {files}/model.safetensors",
         f"GET /cdn/{_REPO}/model.safetensors",
+        f"HEAD {files}/model.safetensors",
     ]
     assert [agent for agent in server.agents if "agent" in agent] == []
