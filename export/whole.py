@@ -69,8 +69,8 @@ class PartialFile(_Partial):
         assert self._descriptor is not None
         self.file = os.fdopen(self._descriptor, "wb")
 
-    def take_name(self) -> None:
-        """Give it the name, whole.
+    def take_name(self, *, flush_name: bool = True) -> None:
+        """Give it the name, whole; without `flush_name` a power cut may bring back the old one.
 
         Raises:
             OSError: if it cannot have it; what stood there stays.
@@ -81,7 +81,8 @@ class PartialFile(_Partial):
             self.file.close()
         self.path.chmod(_mode_of(self._target))
         self.path.replace(self._target)
-        sync_folder(self._target.parent)
+        if flush_name:
+            sync_folder(self._target.parent)
 
     def _close(self) -> None:
         with suppress(OSError):  # what failed before fails again

@@ -10,10 +10,11 @@ from gpt2cli.errors import OutputError
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, *, flush_name: bool = True) -> Iterator[BinaryIO]:
     """Give a file to write that becomes `path` at the end; after an exception it is gone.
 
-    A link is followed, and a file that is replaced gives its mode to the new one.
+    A link is followed, and a file that is replaced gives its mode to the new one. Without
+    `flush_name` a power cut may bring back the old file, whole.
 
     Raises:
         OutputError: if it cannot be written.
@@ -23,7 +24,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     with partial:
         yield partial.file
         with _translated(path):
-            partial.take_name()
+            partial.take_name(flush_name=flush_name)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Conversations on disk: one JSON object, written whole or not at all."""
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,11 +13,17 @@ from gpt2cli.generation import FinishReason, check_seed
 from gpt2cli.whole_file import replacing
 
 _VERSION: Final = 1
+# A session's name is flushed to disk no more often: a turn may take less than 0.1 s.
+_FLUSH_SECONDS: Final = 5.0
 _LONGEST_REASON: Final = 200
 
 
-def write_conversation(path: Path, conversation: Conversation, *, model: str) -> bytes:
+def write_conversation(
+    path: Path, conversation: Conversation, *, model: str, flush_name: bool = True
+) -> bytes:
     """Write a conversation and return what the file holds; `model` only says who spoke.
+
+    Without `flush_name` a power cut may bring back the file of before.
 
     Raises:
         ConversationError: if it cannot be written.
@@ -31,7 +38,7 @@ def write_conversation(path: Path, conversation: Conversation, *, model: str) ->
     }
     data = (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace")
     try:
-        with replacing(path) as file:
+        with replacing(path, flush_name=flush_name) as file:
             file.write(data)
     except OutputError as error:
         raise ConversationError(str(error)) from error
@@ -55,9 +62,13 @@ def read_conversation(path: Path) -> Conversation:
 class SessionFile:
     """The file that holds a conversation as it goes on; never written over another's changes."""
 
-    def __init__(self, path: Path, *, model: str) -> None:
+    def __init__(
+        self, path: Path, *, model: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.path = path
         self._model = model
+        self._clock = clock
+        self._flush_at = clock()
         self._known: bytes | None = None  # what it held when it was last understood or written
 
     def read(self) -> Conversation | None:
@@ -82,7 +93,11 @@ class SessionFile:
                 f"{self.path} was changed by another process and is left alone; "
                 "/save FILE keeps this conversation elsewhere"
             )
-        self._known = write_conversation(self.path, conversation, model=self._model)
+        now = self._clock()
+        due = now >= self._flush_at
+        self._known = write_conversation(self.path, conversation, model=self._model, flush_name=due)
+        if due:
+            self._flush_at = now + _FLUSH_SECONDS
 
 
 def _read(path: Path) -> bytes | None:

@@ -243,6 +243,24 @@ class TestSession:
             second.write(Conversation())
         assert read_conversation(path) == TALK
 
+    @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="names by /proc")
+    def test_each_turn_is_flushed_and_its_name_now_and_then(
+        self, path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So what a power cut leaves is whole; that of a turn before, if it comes at once."""
+        flushed: list[str] = []
+
+        def sync(descriptor: int) -> None:
+            name = pathlib.Path(f"/proc/self/fd/{descriptor}").readlink().name
+            flushed.append("name" if name == path.parent.name else "file")
+
+        monkeypatch.setattr(os, "fsync", sync)
+        times = iter([0.0, 0.0, 1.0, 4.9, 5.0, 6.0])
+        session = SessionFile(path, model="m", clock=lambda: next(times))
+        for _ in range(5):
+            session.write(TALK)
+        assert flushed == ["file", "name", "file", "file", "file", "name", "file"]
+
     def test_a_file_that_could_not_be_read_is_never_written(self, path: pathlib.Path) -> None:
         """Whatever is done after the error that tells it."""
         path.write_text("precious")
