@@ -1,6 +1,11 @@
-"""How the bytes of one token are written, in lines and in records: so that nothing is lost."""
+"""How tokens are written, in lines and records: nothing is lost, and many are written in parts."""
 
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
+
+_ITEMS: Final = 1024  # of a list that are written at once
 
 _SHORT_ESCAPES: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\", '"': r"\""}
 _ASCII_END: Final = 0x80
@@ -23,6 +28,34 @@ def describe_piece(piece: bytes) -> dict[str, Any]:
         return {"text": piece.decode()}
     except UnicodeDecodeError:
         return {"text": piece.decode("utf-8", "replace"), "bytes": list(piece)}
+
+
+def join_in_parts(texts: Iterable[str], separator: str) -> Iterator[str]:
+    """Yield texts as `join` would return them, some at a time."""
+    left, before = iter(texts), ""
+    while some := list(islice(left, _ITEMS)):
+        yield before + separator.join(some)
+        before = separator
+
+
+def format_in_parts(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a record as one line of JSON, in parts; an iterator in it becomes a list."""
+    before = "{"
+    for key, value in record.items():
+        yield f"{before}{json.dumps(key)}: "
+        if isinstance(value, Iterator):
+            separator = "["
+            while some := list(islice(value, _ITEMS)):
+                yield separator + _to_json(some)[1:-1]
+                separator = ", "
+            yield "[]" if separator == "[" else "]"
+        else:
+            yield _to_json(value)
+        before = ", "
+    yield "}\n"
+
+
+_to_json: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _escape(character: str) -> str:

@@ -6,8 +6,10 @@ one before, and only its new tokens are scored.
 """
 
 import math
+from array import array
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from gpt2cli.errors import UsageError
@@ -88,6 +90,39 @@ class Totals:
             return math.inf
 
 
+class CompactScores:
+    """Scores of a whole text in twelve bytes for each token and alternative; objects take hundreds.
+
+    What the totals come to stands before them in a record, so none can be written earlier.
+    """
+
+    def __init__(self) -> None:
+        self._ids = array("I")  # of a token, then of its alternatives
+        self._logprobs = array("d")  # NaN: none
+        self._sizes = array("I")  # how many of these belong to each token
+
+    def add(self, score: TokenScore) -> None:
+        """Keep one more."""
+        self._sizes.append(1 + len(score.alternatives))
+        self._ids.append(score.token_id)
+        self._logprobs.append(math.nan if score.logprob is None else score.logprob)
+        for other in score.alternatives:
+            self._ids.append(other.token_id)
+            self._logprobs.append(other.logprob)
+
+    def __iter__(self) -> Iterator[TokenScore]:
+        place = 0
+        for size in self._sizes:
+            alternatives = [
+                Alternative(self._ids[i], self._logprobs[i]) for i in range(place + 1, place + size)
+            ]
+            logprob = self._logprobs[place]
+            yield TokenScore(
+                self._ids[place], None if math.isnan(logprob) else logprob, tuple(alternatives)
+            )
+            place += size
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """Tokens from `begin` on to `end`, of which those from `scored` on are scored: places."""
@@ -117,7 +152,7 @@ def score(
     Raises:
         ModelError: if the logits hold NaN or infinities.
     """
-    sequence = list(ids) if bos_token_id is None else [bos_token_id, *ids]
+    sequence = array("I", ids if bos_token_id is None else chain([bos_token_id], ids))
     if bos_token_id is None and ids:
         yield [TokenScore(ids[0], None)]
     for window in find_windows(len(sequence), size=engine.shape.n_positions, stride=stride):
@@ -131,7 +166,7 @@ def _score_window(
     fed = window.begin
     try:
         for first in range(window.scored, window.end, _CHUNK):
-            targets = sequence[first : min(first + _CHUNK, window.end)]  # K of them
+            targets = list(sequence[first : min(first + _CHUNK, window.end)])  # K of them
             # The token before a target is the last that is fed for it; the window's last never is.
             piece = sequence[fed : first + len(targets) - 1]
             positions = range(len(piece) - len(targets), len(piece))

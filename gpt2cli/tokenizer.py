@@ -3,6 +3,7 @@
 import codecs
 import copy
 import functools
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -90,6 +91,19 @@ class Tokenizer:
         pieces = self.encode_pieces(text, allow_special=allow_special, begins=begins)
         return [token_id for ids in pieces for token_id in ids]
 
+    def encode_long(
+        self, text: str, *, allow_special: bool = False, begins: bool = False
+    ) -> Sequence[int]:
+        """Return the ids of `encode_text` in four bytes each, a tenth of what a list takes.
+
+        Raises:
+            PromptError: as `encode_pieces`.
+        """
+        ids = array("I")
+        for some in self.encode_pieces(text, allow_special=allow_special, begins=begins):
+            ids.extend(some)
+        return ids
+
     def encode_pieces(
         self, text: str, *, allow_special: bool = False, begins: bool = False
     ) -> Iterator[list[int]]:
@@ -143,14 +157,14 @@ class Tokenizer:
         Raises:
             PromptError: if an id belongs to no token.
         """
-        pieces = []
+        text = bytearray()  # joining a list of bytes takes 80 more for each
         for token_id in ids:
             piece = self.spell(token_id) if 0 <= token_id < _ID_LIMIT else b""
             if not piece:
                 last = max(self._tokenizer.get_vocab().values())
                 raise PromptError(f"no token has the id {token_id}: expected ids 0 to {last}")
-            pieces.append(piece)
-        return b"".join(pieces)
+            text += piece
+        return bytes(text)
 
     def show(self, ids: Iterable[int]) -> str:
         """Return the text that ids spell, special tokens by name, U+FFFD for what is no UTF-8."""

@@ -58,7 +58,7 @@ def get_scoring_ready(
     config = ScoringConfig(stride=scoring.stride, top=scoring.top)
     loaded = load(model, max_slots=1, listener=listener)
     stride = config.settle_stride(loaded.engine.shape.n_positions)
-    encode = loaded.tokenizer.encode_text
+    encode = loaded.tokenizer.encode_long
     encoded = [
         EncodedText(t.name, encode(t.text, allow_special=allow_special, begins=True)) for t in texts
     ]

@@ -1,8 +1,8 @@
 """`gpt2 tokens`: a text's tokens, and back from ids to text."""
 
-import json
 import re
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -76,22 +76,25 @@ def tokens(
                 writer.write_bytes(tokenizer.decode(asked))
                 return
             special = source.allow_special
-            ids = tokenizer.encode_text(read.text, allow_special=special, begins=True)
-            writer.write(_format(ids, tokenizer, stored, output))
+            ids = tokenizer.encode_long(read.text, allow_special=special, begins=True)
+            for part in _format(ids, tokenizer, stored, output):
+                writer.write(part)
 
 
-def parse_ids(text: str) -> list[int]:
+def parse_ids(text: str) -> Sequence[int]:
     """Return the ids that a text lists, apart by white space or commas, or as a JSON list.
 
     Raises:
         PromptError: if it holds anything else.
     """
-    words = re.findall(r"[^\s,\[\]]+", text)
-    for word in words:
+    ids = array("Q")  # whose eight bytes hold so many digits
+    for found_word in re.finditer(r"[^\s,\[\]]+", text):
+        word = found_word[0]
         if not re.fullmatch(rf"[0-9]{{1,{_MOST_DIGITS}}}", word):
             found = repr(shorten(word))
             raise PromptError(f"expected token ids, whole numbers 0 or more, found {found}")
-    return [int(word) for word in words]
+        ids.append(int(word))
+    return ids
 
 
 def _join(given: Sequence[str] | None, *, decode: bool) -> str | None:
@@ -103,17 +106,19 @@ def _join(given: Sequence[str] | None, *, decode: bool) -> str | None:
 
 def _format(
     ids: Sequence[int], tokenizer: "Tokenizer", stored: "StoredModel", output: TokensOutputOptions
-) -> str:
-    from gpt2cli.pieces import describe_piece, quote_piece
+) -> Iterator[str]:
+    """Yield what is written, in parts."""
+    from gpt2cli.pieces import describe_piece, format_in_parts, join_in_parts, quote_piece
 
+    pieces = ((token_id, tokenizer.spell(token_id)) for token_id in ids)
     if output.ids:
-        return " ".join(map(str, ids)) + "\n"
-    if output.count:
-        return f"{len(ids)}\n"
-    pieces = [(token_id, tokenizer.spell(token_id)) for token_id in ids]
-    if output.json:
-        tokens = [{"id": token_id, **describe_piece(piece)} for token_id, piece in pieces]
+        yield from join_in_parts(map(str, ids), " ")
+        yield "\n"
+    elif output.count:
+        yield f"{len(ids)}\n"
+    elif output.json:
+        tokens = ({"id": token_id, **describe_piece(piece)} for token_id, piece in pieces)
         about_model = {"model": stored.name, "revision": stored.revision}
-        record = {"ids": ids, "tokens": tokens, **about_model}
-        return json.dumps(record, ensure_ascii=False) + "\n"
-    return "".join(f"{token_id}\t{quote_piece(piece)}\n" for token_id, piece in pieces)
+        yield from format_in_parts({"ids": iter(ids), "tokens": tokens, **about_model})
+    else:
+        yield from join_in_parts((f"{i}\t{quote_piece(piece)}\n" for i, piece in pieces), "")

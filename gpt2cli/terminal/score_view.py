@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from gpt2cli.loading import LoadedModel
-from gpt2cli.pieces import describe_piece, quote_piece
-from gpt2cli.records import describe_model, format_record
-from gpt2cli.scoring import TokenScore, Totals
+from gpt2cli.pieces import describe_piece, format_in_parts, quote_piece
+from gpt2cli.records import describe_model
+from gpt2cli.scoring import CompactScores, TokenScore, Totals
 from gpt2cli.terminal.result import ResultWriter
 
 PieceOf = Callable[[int], bytes]  # a token's id -> its bytes, special tokens by name
@@ -134,17 +134,18 @@ class RecordView:
         self._stride = stride
         self._index = -1
         self._name: str | None = None
-        self._tokens: list[dict[str, Any]] = []
+        self._tokens = CompactScores()
 
     def begin(self, name: str | None) -> None:
         """Write nothing yet."""
         self._index += 1
         self._name = name
-        self._tokens = []
+        self._tokens = CompactScores()
 
     def add(self, scores: Sequence[TokenScore]) -> None:
         """Gather the tokens."""
-        self._tokens += map(self._describe, scores)
+        for score in scores:
+            self._tokens.add(score)
 
     def end(self, totals: Totals) -> None:
         """Write the record."""
@@ -155,11 +156,12 @@ class RecordView:
             "perplexity": None if perplexity == math.inf else perplexity,  # which JSON lacks
             "total_logprob": totals.total_logprob,
             "scored_tokens": totals.scored_tokens,
-            "tokens": self._tokens,
+            "tokens": map(self._describe, self._tokens),
             "stride": self._stride,
             **describe_model(self._model),
         }
-        self._writer.write(format_record(record))
+        for part in format_in_parts(record):
+            self._writer.write(part)
 
     def stop(self) -> None:
         """Write nothing: a record is whole, or is not."""

@@ -1,12 +1,13 @@
 """Claims about how the bytes of a token are written."""
 
 import ast
+import json
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpt2cli.pieces import describe_piece, quote_piece
+from gpt2cli.pieces import describe_piece, format_in_parts, join_in_parts, quote_piece
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,25 @@ def test_json_has_the_bytes_only_where_the_text_cannot_tell_them() -> None:
     assert describe_piece("é".encode()) == {"text": "é"}
     assert describe_piece("�".encode()) == {"text": "�"}
     assert describe_piece(b" \xc3") == {"text": " �", "bytes": [0x20, 0xC3]}
+
+
+@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025, 5000])
+def test_what_is_written_in_parts_is_what_would_be_written_at_once(count: int) -> None:
+    """Around the number of items that a part has; nothing is asked for before it is written."""
+    items = [{"id": number, "text": "é"} for number in range(count)]
+    record = {"a": None, "items": items, "b": [1, "日"]}
+    parts = list(format_in_parts({**record, "items": iter(items)}))
+    assert "".join(parts) == json.dumps(record, ensure_ascii=False) + "\n"
+    assert max(map(len, parts)) < 40 * 1024
+
+    texts = [str(number) for number in range(count)]
+    assert "".join(join_in_parts(texts, ", ")) == ", ".join(texts)
+
+
+def test_a_part_holds_no_more_than_some_items() -> None:
+    """Of ten thousand the first thousand or so are there before the others are made."""
+    items = iter(range(10_000))
+    parts = format_in_parts({"items": items})
+    assert next(parts) == '{"items": '
+    assert next(parts).startswith("[0, 1, ")
+    assert next(items) < 2_000

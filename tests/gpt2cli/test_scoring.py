@@ -7,10 +7,13 @@ module.
 
 import itertools
 import math
+import tracemalloc
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from export.checkpoint import expected_weights, open_checkpoint
@@ -19,7 +22,9 @@ from export.reference import Reference
 from gpt2cli.engine import Device, Engine
 from gpt2cli.errors import ModelError, UsageError
 from gpt2cli.model_folder import read_model_folder
+from gpt2cli.sampling import Alternative
 from gpt2cli.scoring import (
+    CompactScores,
     ScoringConfig,
     TokenScore,
     Totals,
@@ -243,3 +248,34 @@ def test_numbers_out_of_range_are_usage_errors(options: dict[str, int]) -> None:
     """Without any model."""
     with pytest.raises(UsageError, match=r"expected a number \d or more, found"):
         ScoringConfig(**options)
+
+
+SCORES = st.builds(
+    TokenScore,
+    st.integers(0, 2**32 - 1),
+    st.none() | st.floats(max_value=0, allow_nan=False),
+    st.lists(
+        st.builds(Alternative, st.integers(0, 2**32 - 1), st.floats(max_value=0, allow_nan=False)),
+        max_size=3,
+    ).map(tuple),
+)
+
+
+@given(st.lists(SCORES, max_size=8))
+def test_compact_scores_are_the_scores(scores: list[TokenScore]) -> None:
+    """With any number of alternatives, and without a logprob."""
+    compact = CompactScores()
+    for one in scores:
+        compact.add(one)
+    assert list(compact) == scores
+
+
+def test_compact_scores_take_twelve_bytes_each() -> None:
+    """And four for the number of alternatives, where objects take hundreds."""
+    tracemalloc.start()
+    compact = CompactScores()
+    for number in range(10_000):
+        compact.add(TokenScore(number, -0.5, (Alternative(number, -0.25),)))
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 10_000 * (2 * 12 + 4) * 1.3

@@ -107,7 +107,7 @@ def test_ids_stand_apart_by_space_or_commas_or_are_a_json_list(
 @given(st.lists(st.integers(0, 10**17)))
 def test_a_list_of_ids_is_read_as_json_would(ids: list[int]) -> None:
     """Whatever their number and size."""
-    assert parse_ids(json.dumps(ids)) == ids
+    assert list(parse_ids(json.dumps(ids))) == ids
 
 
 @pytest.mark.parametrize("word", ["x", "-1", "1.5", "1e3", "０", "1" * 5000, '"1"', "{}"])
