@@ -16,6 +16,7 @@ from typing import Any
 from export.whole import remove_leftovers
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import GRAPH_VERSION, ModelFolder, read_model_folder
+from gpt2cli.store.hub_files import find_damaged
 from gpt2cli.store.places import readable_models_folders, writable_models_folder
 
 Report = Callable[[str], None]
@@ -113,7 +114,7 @@ def export_to(
     Raises:
         ModelError: if it cannot be read, converted or written.
     """
-    with _translated():
+    with _telling_damage(checkpoint, origin), _translated():
         from export.convert import convert
         from export.precision import Precision
 
@@ -138,7 +139,7 @@ def write_tokenizer(checkpoint: Path, folder: Path, origin: Mapping[str, Any]) -
     from export.manifest import write_tokenizer_folder
 
     try:
-        with _translated():
+        with _telling_damage(checkpoint, origin), _translated():
             write_tokenizer_folder(checkpoint, folder, graph_version=GRAPH_VERSION, origin=origin)
     except OSError as error:
         raise ModelError(f"the tokenizer of {checkpoint} cannot be read: {error}") from error
@@ -188,6 +189,20 @@ def describe_folder(folder: Path) -> dict[str, Any]:
             return describe(folder)
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder} cannot be read: {error}; export again") from error
+
+
+@contextmanager
+def _telling_damage(checkpoint: Path, origin: Mapping[str, Any] | None) -> Iterator[None]:
+    """Where a download cannot be converted, tell if that is because it is damaged."""
+    try:
+        yield
+    except ModelError as error:
+        repo = (origin or {}).get("repo")
+        damaged = ", ".join(find_damaged(checkpoint)) if repo else ""
+        if not damaged:
+            raise
+        mended = f"`gpt2 models pull {repo}` mends it"
+        raise ModelError(f"the download of {repo} is damaged: {damaged}; {mended}") from error
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from gpt2cli.errors import HubError, ModelError, UsageError
+from gpt2cli.errors import HubError, UsageError
 from gpt2cli.model_folder import ModelFolder, is_model_folder, read_model_folder
 from gpt2cli.store.default import DefaultMemory, describe_way, recall_default, remember_default
 from gpt2cli.store.exports import (
@@ -20,7 +20,6 @@ from gpt2cli.store.exports import (
     write_tokenizer,
 )
 from gpt2cli.store.hub import DEFAULT_REVISION, Hub, Snapshot, find_offline_variable, is_offline
-from gpt2cli.store.hub_files import find_damaged
 from gpt2cli.store.listener import Listener
 from gpt2cli.store.names import (
     DEFAULT_MODEL,
@@ -254,14 +253,7 @@ def _find_hub_model(repo: str, wanted: _Wanted) -> StoredModel:
 
 
 def _export_snapshot(repo: str, snapshot: Snapshot, wanted: _Wanted) -> StoredModel:
-    try:
-        folder = _exported(snapshot.folder, repo, _hub_origin(repo, snapshot.commit), wanted)
-    except ModelError as error:
-        damaged = ", ".join(find_damaged(snapshot.folder))
-        if not damaged:
-            raise
-        mended = f"`gpt2 models pull {repo}` mends it"
-        raise ModelError(f"the download of {repo} is damaged: {damaged}; {mended}") from error
+    folder = _exported(snapshot.folder, repo, _hub_origin(repo, snapshot.commit), wanted)
     Reference(repo, wanted.hub_revision).write(snapshot.commit)
     return StoredModel(folder, repo, snapshot.commit)
 
