@@ -9,8 +9,6 @@ import sys
 _FAILED = 1  # these as in exit_codes, which imports typing
 _INTERRUPTED = 130
 _STDERR = 2
-# What the dynamic loader says, and Linux where it says more.
-_NO_MEMORY = ("failed to map segment", "cannot allocate memory")
 
 
 def main() -> None:
@@ -36,9 +34,10 @@ def _run() -> int:
         return end.code if isinstance(end.code, int) else 0
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except (ImportError, MemoryError) as error:
-        words = str(error).lower()
-        if isinstance(error, ImportError) and not any(told in words for told in _NO_MEMORY):
+    except (ImportError, MemoryError, RuntimeError, SystemError) as error:
+        from gpt2cli.errors import lacks_memory
+
+        if not lacks_memory(error):
             raise
         os.write(_STDERR, b"gpt2: error: there is not enough memory to start\n")
         return _FAILED

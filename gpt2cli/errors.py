@@ -15,11 +15,24 @@ Gpt2Error                a known failure: one line, exit code 1
 from typing import Final
 
 _MOST_QUOTED: Final = 60  # characters
+# What an import fails with: words of the dynamic loader, of the system, and of Python's own C code.
+_NO_MEMORY: Final = (
+    "failed to map segment",
+    "cannot allocate memory",
+    "error return without exception set",
+    "can't start new thread",
+)
 
 
 def shorten(text: str) -> str:
     """Return a text for an error to quote: its beginning, where it is long."""
     return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}…"
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Tell whether an import has failed since memory does not hold the module."""
+    words = str(error).lower()
+    return isinstance(error, MemoryError) or any(told in words for told in _NO_MEMORY)
 
 
 class Gpt2Error(Exception):

@@ -1,5 +1,6 @@
 """What signals do. Ctrl-C ends what can be ended there, and what was made so far is still shown."""
 
+import atexit
 import math
 import os
 import signal
@@ -90,10 +91,14 @@ def unwind_on_signals() -> None:
 
 
 def exit_on_signals(code: int) -> None:
-    """From here on, where all is written, let a signal end the program at once with this code."""
+    """From here on, where all is written, let a signal end the program at once with this code.
+
+    Once no thread is waited for any more it changes nothing: Python would take our handlers away.
+    """
     for number in _ALL:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda number, frame: os._exit(code))
+            atexit.register(signal.signal, number, signal.SIG_IGN)
 
 
 class _Unwinder:
