@@ -111,14 +111,24 @@ class PartialFolder(_Partial):
             OSError: if it cannot have it; what stood there stays.
         """
         for path in self.path.iterdir():
-            with path.open("r+b") as file:  # Windows flushes only what may be written
-                os.fsync(file.fileno())
+            _sync_file(path)
         self.path.chmod(0o777 & ~_umask())  # mkdtemp makes it private
         sync_folder(self.path)
         replaced = _swap_in(self.path, self._target)
         sync_folder(self._target.parent)
         if replaced is not None:
             _remove(replaced)
+
+
+def give_name(path: Path, target: Path) -> None:
+    """Rename a file that is whole; a power cut leaves it whole, or without its new name.
+
+    Raises:
+        OSError: if it cannot be renamed.
+    """
+    _sync_file(path)
+    path.replace(target)
+    sync_folder(target.parent)
 
 
 def put_back(target: Path) -> bool:
@@ -154,6 +164,11 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
 
 
+def _sync_file(path: Path) -> None:
+    with path.open("r+b") as file:  # Windows flushes only what may be written
+        os.fsync(file.fileno())
+
+
 def _make_locked(target: Path, *, folder: bool) -> tuple[int | None, Path]:
     """Create the partial file or folder of `target`; return it open and locked, and its path."""
     prefix = f".{target.name[:_LONGEST_STEM]}."
@@ -175,7 +190,8 @@ def _find_beside(folder: Path, name: str | None, ending: str) -> list[Path]:
     stem = ".*" if name is None else rf"{re.escape(name[:_LONGEST_STEM])}\.{_RANDOM}"
     pattern = re.compile(rf"\.{stem}{re.escape(ending)}", re.DOTALL)
     try:
-        return [path for path in folder.iterdir() if pattern.fullmatch(path.name)]
+        with os.scandir(folder) as entries:  # quick, since a folder may hold very many
+            return [folder / entry.name for entry in entries if pattern.fullmatch(entry.name)]
     except OSError:
         return []
 

@@ -7,6 +7,7 @@ versions gave it, which went on with it too.
 
 from pathlib import Path
 
+from export.whole import give_name
 from gpt2cli.store.hub_files import HubFile
 
 
@@ -36,7 +37,7 @@ def download_blob(
         if not blob.exists():
             part = blob.with_name(f"{blob.name}.incomplete")
             _go_on(part, repo, commit, file, endpoint)
-            part.replace(blob)
+            give_name(part, blob)
 
 
 def _go_on(part: Path, repo: str, commit: str, file: HubFile, endpoint: str | None) -> None:

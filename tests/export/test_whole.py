@@ -204,3 +204,15 @@ def test_what_takes_a_name_is_on_disk_before_and_the_name_after(
     steps.clear()
     write_folder(folder / "out")
     assert steps[2:] == ["sync .out.X.partial", "exchange .out.X.partial out", "sync in"]
+
+
+@linux
+def test_a_file_that_others_wrote_is_on_disk_before_it_is_renamed(
+    tmp_path: pathlib.Path, steps: list[str]
+) -> None:
+    """As one that was downloaded, whose name is taken for its content."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "part").write_bytes(b"x")
+    whole.give_name(folder / "part", folder / "out")
+    assert steps == ["sync part", "rename part out", "sync in"]

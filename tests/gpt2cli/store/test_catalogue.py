@@ -3,6 +3,7 @@
 import errno
 import pathlib
 import shutil
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,7 @@ from gpt2cli.store import (
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.store.conftest import Told
 from tests.hub_server import COMMIT, OTHER_COMMIT, serve_hub
+from tests.killing import killed_everywhere
 from tests.model_folders import ModelFolders
 
 _SHAPE = CheckpointShape(n_layer=1, n_head=2, n_embd=32, n_positions=16, vocab_size=257)
@@ -97,6 +99,25 @@ def test_a_removal_that_was_cut_leaves_no_model(
 
     path = find_model(str(checkpoint), listener=told).folder.path
     assert list(path.parent.glob(".*.partial")) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes of POSIX")
+def test_a_removal_that_is_killed_leaves_the_model_whole_or_none(
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """At any step; what is left of it goes with the next removal."""
+    [model] = list_cached()
+    kept = shutil.copytree(model.path, tmp_path / "kept")
+
+    def prepare() -> None:
+        if not model.path.exists():
+            shutil.copytree(kept, model.path)
+
+    for _ in killed_everywhere(prepare, lambda: remove_cached([model])):
+        assert list_cached() in ([model], [])
+        prepare()
+        remove_cached([model])
+        assert list(model.path.parent.glob(".*.partial")) == []
 
 
 def test_a_folder_that_cannot_be_read_hides_no_other(
