@@ -2,16 +2,21 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from export.small_files import LARGE, AccessError, ReadError, read_object
-from gpt2cli.errors import ModelError
+from gpt2cli.errors import ModelError, shorten
 
 GRAPH_VERSION: Final = 3  # of the model folders that this version reads
 MANIFEST_FILE: Final = "export.json"
+_PRECISIONS: Final = ("fp32", "fp16", "int8", "int4")
+# As `export` takes them from a config.json.
+_SIZE_LIMIT: Final = 2**31
+_MOST_LAYERS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +94,14 @@ class ModelFolder:
 
     def find_damage(self) -> str | None:
         """Return what differs from the recorded hashes, by reading every file."""
-        for name, recorded in _read_object(self.path / MANIFEST_FILE)["files"].items():
+        recorded = _parse(self.path, read_manifest(self.path))[1]
+        for name, facts in recorded.items():
             try:
                 with (self.path / name).open("rb") as file:
                     found = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError as error:
                 return f"{name} cannot be read: {error.strerror}"
-            if found != recorded["sha256"]:
+            if found != facts["sha256"]:
                 return f"{name} is damaged: its sha256 is not the recorded one"
         return None
 
@@ -115,26 +121,11 @@ def read_model_folder(path: Path) -> ModelFolder:
     version = manifest.get("graph_version")
     if version != GRAPH_VERSION:
         raise ModelError(
-            f"{path} holds graph version {version}, this gpt2 needs {GRAPH_VERSION}; export again"
+            f"{path} holds graph version {shorten(str(version))}, this gpt2 needs {GRAPH_VERSION}; "
+            "export again"
         )
-    try:
-        tokenizer = manifest["tokenizer"]
-        folder = ModelFolder(
-            path=path,
-            shape=_read_shape(manifest["model"]),
-            precision=manifest["precision"],
-            bos_token_id=tokenizer["bos_token_id"],
-            eos_token_ids=frozenset(tokenizer["eos_token_ids"]),
-            start_ids=tuple(tokenizer["start_ids"]),
-            missing_ids=tuple(range(a, b + 1) for a, b in tokenizer["missing_ids"]),
-            special_tokens=tuple(SpecialToken(**t) for t in tokenizer["special_tokens"]),
-            source=dict(manifest["source"]),
-            checked=tuple((c["onnxruntime"], c["provider"]) for c in manifest["checked"]),
-        )
-        sizes = {name: facts["size"] for name, facts in manifest["files"].items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{path / MANIFEST_FILE} is damaged ({error}); export again") from error
-    faults = list(_find_size_faults(path, sizes))
+    folder, files = _parse(path, manifest)
+    faults = list(_find_size_faults(path, {name: facts["size"] for name, facts in files.items()}))
     if faults:
         raise ModelError(f"model folder {path} is damaged: {'; '.join(faults)}; export again")
     return folder
@@ -151,21 +142,92 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return _read_object(path / MANIFEST_FILE)
 
 
+def _parse(path: Path, manifest: Mapping[str, Any]) -> tuple[ModelFolder, dict[str, Any]]:
+    """Return what a manifest says, and size and sha256 of each file, by its name.
+
+    Nothing that it says is built or used before it is checked.
+
+    Raises:
+        ModelError: if it says what `export` never does.
+    """
+    try:
+        shape = _read_shape(manifest["model"])
+        tokenizer = manifest["tokenizer"]
+        end = shape.vocab_size
+        gaps = [_read_ids(gap, end) for gap in tokenizer["missing_ids"]]
+        bos = tokenizer["bos_token_id"]
+        folder = ModelFolder(
+            path=path,
+            shape=shape,
+            precision=_choose(manifest["precision"], _PRECISIONS),
+            bos_token_id=None if bos is None else _read_ids([bos], end)[0],
+            eos_token_ids=frozenset(_read_ids(tokenizer["eos_token_ids"], end)),
+            start_ids=_read_ids(tokenizer["start_ids"], end),
+            missing_ids=tuple(range(first, last + 1) for first, last in gaps),
+            special_tokens=tuple(map(_read_special, tokenizer["special_tokens"])),
+            source=dict(manifest["source"]),
+            checked=tuple((c["onnxruntime"], c["provider"]) for c in manifest["checked"]),
+        )
+        return folder, {_read_name(n): _read_file(f) for n, f in manifest["files"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{path / MANIFEST_FILE} is damaged ({error}); export again") from error
+
+
 def _read_shape(sizes: Mapping[str, Any]) -> ModelShape:
-    if not all(type(size) is int and size > 0 for size in sizes.values()):
-        raise ValueError("a size of the model is no positive whole number")
-    return ModelShape(**sizes)
+    _read_ids(list(sizes.values()), _SIZE_LIMIT)
+    shape = ModelShape(**sizes)
+    if min(sizes.values()) == 0 or shape.n_layer > _MOST_LAYERS:
+        raise ValueError("no model has these sizes")
+    if shape.n_head * shape.head_dim != shape.n_embd:
+        raise ValueError("n_head and head_dim do not make n_embd")
+    return shape
+
+
+def _read_ids(values: Any, end: int) -> tuple[int, ...]:
+    """Return a list of whole numbers below `end`."""
+    if not isinstance(values, list) or not all(type(v) is int and 0 <= v < end for v in values):
+        raise ValueError(f"{shorten(ascii(values))}: expected whole numbers below {end}")
+    return tuple(values)
+
+
+def _read_special(fields: Mapping[str, Any]) -> SpecialToken:
+    token = SpecialToken(**fields)
+    _read_ids([token.id], _SIZE_LIMIT)
+    if not all(isinstance(t, str | None) for t in (token.text, token.begins, token.ends)):
+        raise ValueError("a special token is no text")
+    return token
+
+
+def _read_name(name: str) -> str:
+    """Return the name of a file that lies in the folder itself."""
+    if Path(name).name != name or name in ("", "..") or "\\" in name or not name.isprintable():
+        raise ValueError(f"{shorten(ascii(name))} is no plain file name")
+    return name
+
+
+def _read_file(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    if type(facts["size"]) is not int or not isinstance(facts["sha256"], str):
+        raise ValueError("a file has no size and sha256")
+    return facts
+
+
+def _choose(value: Any, known: Iterable[str]) -> str:
+    if value not in [*known]:
+        raise ValueError(f"{shorten(ascii(value))} is none of {', '.join(known)}")
+    return str(value)
 
 
 def _find_size_faults(path: Path, sizes: Mapping[str, int]) -> Iterable[str]:
     for name, size in sizes.items():
         try:
-            found = (path / name).stat().st_size
+            found = (path / name).stat()
         except OSError:
             yield f"{name} is missing"
         else:
-            if found != size:
-                yield f"{name} has {found} bytes, expected {size}"
+            if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+                yield f"{name} is no regular file"
+            elif found.st_size != size:
+                yield f"{name} has {found.st_size} bytes, expected {size}"
 
 
 def _read_object(path: Path) -> dict[str, Any]:

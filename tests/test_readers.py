@@ -31,8 +31,9 @@ _OTHERS: Final = {
 
 def _find_readings(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module in ("json", "tomllib"):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name for name in names if name in _PARSERS)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             name, owner = node.func.attr, ast.unparse(node.func.value)
             owner = owner.replace("json_format", "json")

@@ -153,7 +153,10 @@ def test_a_failure_can_be_forgotten() -> None:
     assert len(attempt.tried) == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"failed_at": "x"}', b"\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{}", b'{"failed_at": "x"}', b"\xff", b'{"failed_at": ' + b"9" * 401 + b"}"],
+)
 def test_a_damaged_memory_is_none(state: pathlib.Path, content: bytes) -> None:
     """It is tried, and remembered anew."""
     state.mkdir()

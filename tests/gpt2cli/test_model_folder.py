@@ -1,6 +1,7 @@
 """The contract with `export`: what a model folder says, and how a damaged one is told."""
 
 import json
+import os
 import pathlib
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,11 @@ from tests.checkpoints import CheckpointShape
 from tests.model_folders import ModelFolders
 
 _SIZES: Final = ("n_layer", "n_head", "head_dim", "n_embd", "n_positions", "vocab_size")
+_HOSTILE_NAMES: Final = (
+    *("a\0b", "\ud83d", "a\nb", "", ".."),
+    *("../config.json", "/etc/passwd", "a\\b"),
+)
+_SPECIAL: Final = ("id", "text", "begins", "ends", "silent")
 
 
 @pytest.fixture
@@ -126,6 +132,11 @@ def test_a_damaged_manifest_is_refused(folder: pathlib.Path, content: bytes) -> 
         ("files", []),
         ("files", {"config.json": 1}),
         ("checked", [{}]),
+        ("precision", "fp33"),
+        ("precision", ["fp32"]),
+        ("files", {"config.json": {"size": "1", "sha256": ""}}),
+        ("files", {"config.json": {"size": 1}}),
+        *(("files", {name: {"size": 1, "sha256": ""}}) for name in _HOSTILE_NAMES),
     ],
 )
 def test_a_manifest_of_another_form_is_refused(
@@ -134,6 +145,45 @@ def test_a_manifest_of_another_form_is_refused(
     """A field that is not of the agreed form is damage, not a traceback."""
     change_manifest(folder, lambda manifest: manifest.update({field: value}))
     assert "export.json is damaged" in read_error(folder)
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value"),
+    [
+        ("model", "head_dim", 2**64),
+        ("model", "n_layer", 2**63 - 1),
+        ("model", "n_layer", 1001),
+        ("model", "n_head", True),
+        ("model", "n_embd", 1),
+        ("tokenizer", "eos_token_ids", ["B"]),
+        ("tokenizer", "eos_token_ids", 1),
+        ("tokenizer", "eos_token_ids", [2**31]),
+        ("tokenizer", "bos_token_id", -1),
+        ("tokenizer", "start_ids", [1.0]),
+        ("tokenizer", "missing_ids", [[0, 10**300]]),
+        ("tokenizer", "missing_ids", [[1]]),
+        ("tokenizer", "special_tokens", [{"id": 1}]),
+        ("tokenizer", "special_tokens", [dict.fromkeys(_SPECIAL, "x")]),
+        ("tokenizer", "special_tokens", [dict.fromkeys(_SPECIAL, 1)]),
+    ],
+)
+def test_a_value_that_export_never_writes_is_refused(
+    folder: pathlib.Path, part: str, field: str, value: object
+) -> None:
+    """Before anything is built by it: a loop over 2^63 layers would never end."""
+    change_manifest(folder, lambda manifest: manifest[part].update({field: value}))
+    error = read_error(folder)
+    assert "export.json is damaged" in error
+    assert error.endswith("; export again")
+    assert len(error) < len(str(folder)) + 200
+
+
+def test_a_file_that_is_a_pipe_is_not_waited_for(folder: pathlib.Path) -> None:
+    """Also where its recorded size is a pipe's, which is 0."""
+    (folder / "model.onnx").unlink()
+    os.mkfifo(folder / "model.onnx")
+    change_manifest(folder, lambda manifest: manifest["files"]["model.onnx"].update(size=0))
+    assert "model.onnx is no regular file" in read_error(folder)
 
 
 def test_another_graph_version_is_told_by_number(folder: pathlib.Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpt2cli.doctor.surroundings import check_models
 from gpt2cli.errors import ModelError
 from gpt2cli.store import (
     Hub,
@@ -72,6 +73,39 @@ def test_a_damaged_model_is_listed_with_its_fault_and_can_be_removed(
         describe_model(damaged)
     remove_cached(find_cached(damaged.name))
     assert list_cached() == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[" * 100_000,
+        b"\xff\xfe{\0",
+        b'{"graph_version": ' + b"9" * 5000 + b"}",
+        b'{"graph_version": 3, "source": {"repo": [NaN]}}',
+        b'{"graph_version": 3, "source": {"name": "\\ud83d"}, "precision": "fp32"}',
+        b'{"graph_version": 3, "source": {"repo": ["x"], "commit": 7}, "precision": {}}',
+        b'{"graph_version": [[]], "source": [], "precision": "fp32"}',
+    ],
+    ids=["empty", "deep", "utf-16", "digits", "nan", "surrogate", "types", "version"],
+)
+def test_a_hostile_folder_leaves_the_others_alone_and_can_be_removed(
+    checkpoint: pathlib.Path, content: bytes
+) -> None:
+    """Listed by its folder's name, looked at by the doctor, removed by rm."""
+    [good] = list_cached()
+    hostile = good.path.with_name("hostile")
+    hostile.mkdir()
+    (hostile / "export.json").write_bytes(content)
+    listed = {model.path.name: model for model in list_cached()}
+    checked = {pathlib.Path(m.path).name: m.fault for m in check_models(verify=True)}
+
+    assert listed[good.path.name] == good
+    assert checked[good.path.name] is None
+    assert "export again" in str(listed["hostile"].fault)
+    assert "export again" in str(checked["hostile"])
+    remove_cached(find_cached("hostile"))
+    assert list_cached() == [good]
 
 
 def test_what_a_running_export_has_so_far_is_no_model(checkpoint: pathlib.Path) -> None:
