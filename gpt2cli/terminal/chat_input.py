@@ -13,7 +13,8 @@ from export.small_files import ReadError, decode
 from gpt2cli.errors import PromptError
 from gpt2cli.terminal.echo import echo_off
 from gpt2cli.terminal.notes import Notes, wants_colour
-from gpt2cli.terminal.prompt_line import ask
+from gpt2cli.terminal.prompt_line import ask, make_safe_processor
+from gpt2cli.terminal.safety import make_safe
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import CompleteEvent, Completion
@@ -133,6 +134,7 @@ class PromptInput:
             completer=_make_completer(complete),
             complete_while_typing=False,
             key_bindings=_bind_newline(),
+            input_processors=[make_safe_processor()],
             enable_open_in_editor=True,
             enable_suspend=True,
             tempfile_suffix=".txt",
@@ -277,6 +279,6 @@ def _make_completer(complete: Callable[[str], Iterable[tuple[str, int]]]) -> Any
             self, document: "Document", event: "CompleteEvent"
         ) -> "Iterator[Completion]":
             for text, begins in complete(document.text_before_cursor):
-                yield Completion(text, start_position=begins)
+                yield Completion(text, start_position=begins, display=make_safe(text))
 
     return CommandCompleter()

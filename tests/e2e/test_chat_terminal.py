@@ -114,14 +114,15 @@ def test_a_resize_does_not_disturb_the_text(program: Program, open_terminal: Ope
 
 
 def test_model_text_cannot_control_the_terminal(program: Program, open_terminal: Open) -> None:
-    """A model that only writes ESC shows it; in a pipe it is untouched."""
+    """A model that only writes ESC shows it, as the prompt line does; in a pipe it is untouched."""
     options = (*_CHAT, "-n", "3", "--greedy", "--logit-bias", "\x1b=100")
     assert program.run(*options, stdin=b"Hi\n").out == b"\x1b\x1b\x1b\n"
     terminal = open_terminal(*options, "--quiet")
     terminal.wait_for_prompt(1)
 
-    screen = terminal.say("Hi[/bold]", prompt=2)
-    assert screen.split("\n") == [">>> Hi[/bold]", "␛␛␛", "", ">>>"]
+    terminal.type("Hi\u202e[/bo\u200bd]\x1b[D\x1b[D\x1b[D\x1b[3~l")  # U+200B is replaced
+    screen = terminal.say("", prompt=2)
+    assert screen.split("\n") == [">>> Hi<U+202E>[/bold]", "␛␛␛", "", ">>>"]
     assert terminal.leave() == 0
 
 

@@ -185,7 +185,7 @@ def test_a_signal_in_the_interpreters_own_end_changes_nothing(program: Program) 
 
 
 @pytest.mark.parametrize(
-    "arguments", ["--version", "--help", "tokens -m starter x", "models list", "config show"]
+    "arguments", ["--version", "--help", "tokens -m starter x", "generate -m starter -n 1 x"]
 )
 def test_a_full_stdout_is_a_failure_of_one_line(program: Program, arguments: str) -> None:
     """Whatever writes there; Python's own flush at exit adds nothing."""

@@ -192,16 +192,6 @@ def test_help_and_version_into_a_closed_pipe_are_quiet(
 
 
 @posix
-def test_a_full_disk_is_a_failure_of_one_line(program: Program) -> None:
-    """/dev/full refuses every write; Python's own flush at exit adds nothing."""
-    done = program.run_shell('"$GPT2" generate -m starter -n 1 x > /dev/full')
-    assert (done.code, done.err) == (
-        1,
-        "gpt2: error: cannot write the result: No space left on device\n",
-    )
-
-
-@posix
 def test_closed_stdout_is_a_failure_of_one_line(program: Program) -> None:
     """`>&-` leaves nowhere to write to."""
     done = program.run_shell('"$GPT2" generate -m starter -n 1 x >&-')
