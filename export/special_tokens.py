@@ -119,6 +119,7 @@ class _Finder:
         known = {str(t.content): t for t in self.tokenizer.get_added_tokens_decoder().values()}
         listed = {(e.origin, e.text): e.token for e in self.files.listed}
         named = {e.text: e for e in reversed(self.files.named)}
+        marked: list[AddedToken] = []
         used = {t.text: t.ends or t.begins for t in self.found.tokens.values() if t.text}
         for text in dict.fromkeys([*known, *(text for _, text in listed), *named, *used]):
             token_id = self.tokenizer.token_to_id(text)
@@ -135,14 +136,12 @@ class _Finder:
             flags = next(
                 filter(None, tokens.values()), named[text].token if text in named else None
             )
-            self._mark(text, flags, special=silent is not None)
+            marked.append(_make_token(text, flags, special=silent is not None))
             if silent:
                 self.found.tokens.setdefault(token_id, SpecialToken(text)).silent = silent
-
-    def _mark(self, text: str, like: AddedToken | None, *, special: bool) -> None:
-        flags = {flag: getattr(like, flag) for flag in FLAGS} if like else {"normalized": False}
-        token = AddedToken(text, special=special, **flags)
-        (self.tokenizer.add_special_tokens if special else self.tokenizer.add_tokens)([token])
+        # All at once: the library makes its tables anew each time.
+        self.tokenizer.add_tokens([token for token in marked if not token.special])
+        self.tokenizer.add_special_tokens([token for token in marked if token.special])
 
     def _find_own(self, field: str) -> tuple[int, str] | None:
         """Return the id that the tokenizer's files name, else that of `<|endoftext|>`."""
@@ -187,3 +186,8 @@ class _Finder:
             return [piece.id for piece in model.tokenize(token)] == [token_id]
         finally:
             model.ignore_merges = asked
+
+
+def _make_token(text: str, like: AddedToken | None, *, special: bool) -> AddedToken:
+    flags = {flag: getattr(like, flag) for flag in FLAGS} if like else {"normalized": False}
+    return AddedToken(text, special=special, **flags)

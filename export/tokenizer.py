@@ -1,7 +1,7 @@
 """Reads a checkpoint's tokenizer, checks that it is byte-level BPE, and writes `tokenizer.json`."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,8 @@ from export.token_files import END_OF_TEXT, TokenEntry, read_token_files
 
 _TOKENIZER_FILE: Final = "tokenizer.json"
 _VOCABULARY_FILES: Final = ("vocab.json", "merges.txt")
+_MOST_UNUSED: Final = 2**16  # ids beyond a model's vocabulary, as of tokens that it does not have
+_MOST_IDS: Final = 2**24
 _NEEDED: Final = "expected byte-level BPE as GPT-2's"
 # Files of other kinds of tokenizer, where there is no tokenizer.json.
 _OTHER_KINDS: Final[Mapping[str, str]] = {
@@ -59,6 +61,7 @@ def read_facts(folder: Path, config: GPT2Config) -> TokenizerFacts:
         settings = settle_encoding(folder, tokenizer, files, whole=whole)
         special = settle_special_tokens(tokenizer, files, config, own_file=own_file)
     known = set(tokenizer.get_vocab(with_added_tokens=True).values())
+    _refuse_far_ids(folder, tokenizer, known, config.vocab_size)
     return TokenizerFacts(
         tokenizer,
         special,
@@ -100,6 +103,20 @@ def _read_either(folder: Path, added: Sequence[TokenEntry]) -> Tokenizer:
     if not all((folder / name).is_file() for name in _VOCABULARY_FILES):
         raise CheckpointError(folder, [_describe_missing(folder)])
     return _read_vocabulary(folder, added)
+
+
+def _refuse_far_ids(
+    folder: Path, tokenizer: Tokenizer, known: Collection[int], vocab_size: int
+) -> None:
+    """Refuse ids far beyond others: tokenizers 0.23.3 notes every id before them in memory."""
+    largest = max(known)
+    limit = min(max(vocab_size, len(known)) + _MOST_UNUSED, _MOST_IDS)
+    if largest >= limit:
+        token = tokenizer.id_to_token(largest)
+        fault = (
+            f"the tokenizer's {token!r} has the id {largest}, the model's end at {vocab_size - 1}"
+        )
+        raise CheckpointError(folder, [fault])
 
 
 def _find_gaps(known: Iterable[int], end: int) -> list[list[int]]:

@@ -169,3 +169,11 @@ def test_a_listed_token_without_an_id_is_refused(tmp_path: pathlib.Path, key: st
     """added_tokens_decoder has ids for keys."""
     with pytest.raises(CheckpointError, match=r"added_tokens_decoder has .*, expected an id"):
         read(tmp_path, TokenCase(config={"added_tokens_decoder": {key: {"content": "a"}}}))
+
+
+def test_thousands_of_added_tokens_take_no_time(tmp_path: pathlib.Path) -> None:
+    """Marked one by one they took minutes: the library begins anew with each."""
+    added = {f"<{i}>": 257 + i for i in range(10_000)}
+    case = TokenCase(added=added, special={"extra_special_tokens": [*added]})
+    tokens = read(tmp_path, case, vocab_size=10_257).special.tokens
+    assert sum(token.silent is not None for token in tokens.values()) == 10_001

@@ -64,6 +64,28 @@ def test_a_vocabulary_that_a_config_makes_huge_costs_nothing(tmp_path: pathlib.P
     assert facts.missing_ids == [[257, 2**31 - 2]]
 
 
+@pytest.mark.parametrize("token_id", [2**31 - 1, 2**24, 100_000])
+@pytest.mark.parametrize("name", ["tokenizer.json", "added_tokens.json", "vocab.json"])
+def test_an_id_far_beyond_the_vocabulary_is_refused(
+    tmp_path: pathlib.Path, name: str, token_id: int
+) -> None:
+    """The library would write down every id before it, in all the memory that there is."""
+    write_tokenizer(tmp_path, 257, kind="bytes")
+    path = tmp_path / "tokenizer.json"
+    raw = json.loads(path.read_text("utf-8"))
+    vocabulary = raw["model"]["vocab"]
+    if name != "added_tokens.json":
+        vocabulary["far"] = token_id
+    path.write_text(json.dumps(raw), "utf-8")
+    if name != "tokenizer.json":
+        path.unlink()
+        (tmp_path / "vocab.json").write_text(json.dumps(vocabulary))
+        (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+        (tmp_path / "added_tokens.json").write_text(json.dumps({"far": token_id}))
+    with pytest.raises(CheckpointError, match=f"'far' has the id {token_id}, .* end at 256"):
+        facts_of(tmp_path, make_config(tmp_path, 257))
+
+
 def test_a_tokenizer_larger_than_the_model_has_an_end_of_text_that_is_none(
     tmp_path: pathlib.Path,
 ) -> None:
