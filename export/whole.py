@@ -192,7 +192,7 @@ def _find_beside(folder: Path, name: str | None, ending: str) -> list[Path]:
     try:
         with os.scandir(folder) as entries:  # quick, since a folder may hold very many
             return [folder / entry.name for entry in entries if pattern.fullmatch(entry.name)]
-    except OSError:
+    except (OSError, ValueError):  # no such folder, or a name that none can have
         return []
 
 

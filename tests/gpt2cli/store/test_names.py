@@ -39,6 +39,15 @@ def test_a_folder_that_exists_comes_before_a_hub_id(
     assert parse_name("owner/other") == HubName("owner/other")
 
 
+def test_a_folder_that_a_killed_export_moved_aside_is_put_back(tmp_path: pathlib.Path) -> None:
+    """It is the folder of that name until a whole one takes its place."""
+    aside = tmp_path / ".model.abcd_123.replaced"
+    aside.mkdir()
+
+    assert parse_name(str(tmp_path / "model")) == FolderName(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
 def test_an_alias_comes_before_a_folder_of_that_name(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +85,19 @@ def test_a_file_is_no_model(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    "name", ["./missing", "../x", "~/none", "~nobody-here/x", "a/b/c", "/no/such", "a\0b", ""]
+    "name",
+    [
+        "./missing",
+        "../x",
+        "~/none",
+        "~nobody-here/x",
+        "a/b/c",
+        "/no/such",
+        "a\0b",
+        "a\0b/c/d",
+        "a/\ud800/c",
+        "",
+    ],
 )
 def test_a_path_that_does_not_exist_is_refused(name: str) -> None:
     """Nothing that looks like a path is sent to the hub."""
