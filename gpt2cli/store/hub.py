@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gpt2cli.errors import HubError, OutputError
 from gpt2cli.store.answers import answer_within
-from gpt2cli.store.hub_blobs import download_blob
+from gpt2cli.store.hub_blobs import download_blob, drop_copied_blob
 from gpt2cli.store.hub_errors import translate
 from gpt2cli.store.hub_files import HubFile, choose_files, find_missing
 from gpt2cli.whole_file import replacing
@@ -104,7 +104,7 @@ class Hub:
                 _show_progress()
             for file in large:
                 download_blob(repo, info.sha, file, endpoint=self.endpoint, cache=self.cache)
-                self._fetch(repo, info.sha, file)
+                drop_copied_blob(self._fetch(repo, info.sha, file), file)
         except HubError:
             raise
         except Exception as error:  # the HTTP library's own errors share no base with the hub's

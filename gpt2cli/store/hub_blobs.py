@@ -40,6 +40,12 @@ def download_blob(
             give_name(part, blob)
 
 
+def drop_copied_blob(path: Path, file: HubFile) -> None:
+    """Remove the blob of a file in a snapshot that is a copy of it, where links cannot be made."""
+    if file.sha256 is not None and not path.is_symlink():
+        (path.parents[2] / "blobs" / file.sha256).unlink(missing_ok=True)
+
+
 def _go_on(part: Path, repo: str, commit: str, file: HubFile, endpoint: str | None) -> None:
     from huggingface_hub import hf_hub_url
     from huggingface_hub.file_download import http_get

@@ -212,6 +212,20 @@ def test_a_variable_of_the_hubs_that_is_nonsense_is_one_line(
     assert expected in error
 
 
+def test_where_links_cannot_be_made_a_download_is_kept_once(
+    client: Client, tmp_path: pathlib.Path
+) -> None:
+    """As on Windows: the snapshot holds the file itself, which is not fetched again."""
+    client.environment["HF_HUB_DISABLE_SYMLINKS"] = "1"
+    for _ in range(2):
+        assert client.run(verb="pull").commit == COMMIT
+    weights = (client.server.repositories[_REPO] / "model.safetensors").stat().st_size
+
+    sizes = [path.stat().st_size for path in (tmp_path / "hf").rglob("*") if path.is_file()]
+    assert sizes.count(weights) == 1
+    assert sum("/cdn/" in request for request in client.server.requests) == 1
+
+
 def test_a_hub_that_does_not_answer_is_given_up_soon(client: Client) -> None:
     """The first question has a time-out of its own."""
     client.server.answer_seconds = 30
