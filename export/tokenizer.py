@@ -13,6 +13,7 @@ from export.checkpoint_files import read_object, read_text
 from export.config import GPT2Config
 from export.encoding import EncodingSettings, settle_encoding
 from export.errors import CheckpointError
+from export.panics import panics_caught
 from export.special_tokens import SpecialTokens, settle_special_tokens
 from export.token_files import END_OF_TEXT, TokenEntry, read_token_files
 
@@ -89,7 +90,8 @@ def read_tokenizer(folder: Path, added: Sequence[TokenEntry] = ()) -> Tokenizer:
 @contextmanager
 def _translated(folder: Path) -> Iterator[None]:
     try:
-        yield
+        with panics_caught():
+            yield
     except CheckpointError:
         raise
     except Exception as error:  # tokenizers raises bare Exception for whatever it cannot parse

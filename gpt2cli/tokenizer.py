@@ -10,6 +10,7 @@ from typing import Final
 
 import tokenizers
 
+from export.panics import PanicError, panics_caught
 from gpt2cli.errors import ModelError, PromptError
 from gpt2cli.lacking import find_lacking_bytes, find_unwritable, name_characters
 from gpt2cli.model_folder import ModelFolder
@@ -41,9 +42,11 @@ class Tokenizer:
             ModelError: if its file is damaged.
         """
         try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(folder.tokenizer_file))
+            with panics_caught():
+                self._tokenizer = tokenizers.Tokenizer.from_file(str(folder.tokenizer_file))
         except Exception as error:  # tokenizers raises bare Exception
             raise ModelError(f"{folder.tokenizer_file} cannot be read: {error}") from error
+        self._file = folder.tokenizer_file
         self._vocab_size = folder.shape.vocab_size
         self._cutter = make_cutter(self._tokenizer, _BYTE_OF)
         self._prefixing = find_prefixing(self._tokenizer)
@@ -129,7 +132,11 @@ class Tokenizer:
         self._tokenizer.encode_special_tokens = not allow_special
         for step in self._prefixing:
             step.add_prefix_space = begins
-        ids: list[int] = self._tokenizer.encode(piece, add_special_tokens=False).ids
+        try:
+            with panics_caught():
+                ids: list[int] = self._tokenizer.encode(piece, add_special_tokens=False).ids
+        except PanicError as error:
+            raise ModelError(f"{self._file} is damaged ({error}); export again") from error
         return ids
 
     def _check_ids(self, ids: Sequence[int]) -> None:

@@ -21,6 +21,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "export.errors": ("export",),
     "export.locks": (*_TENSORS, "export"),
     "export.whole": (*_TENSORS, "tokenizers", "export.errors", "export.convert"),
+    "export.panics": (*_TENSORS, "export"),
     "export.small_files": (*_TENSORS, "export"),
     "export.precision": ("pathlib", "export"),
     "export.config": (*_TENSORS, "export.graph", "export.reference"),
@@ -190,7 +191,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 # Modules of `export` that are light enough for all, and spare a double.
-_LIGHT: Final = ("export.locks", "export.small_files", "export.whole")
+_LIGHT: Final = ("export.locks", "export.panics", "export.small_files", "export.whole")
 
 # The modules that may rename files: the second moves a model away that is to be removed.
 _RENAMING: Final = ("export/whole.py", "gpt2cli/store/catalogue.py")

@@ -311,3 +311,54 @@ def test_merges_of_characters_are_refused(tmp_path: pathlib.Path) -> None:
     (tmp_path / "merges.txt").write_text("#version: 0.2 天\n天 气\n", encoding="utf-8")
     with pytest.raises(CheckpointError, match="merges characters, such as '天', not bytes"):
         read_tokenizer(tmp_path)
+
+
+# What would bring the library down.
+
+
+def test_a_panic_of_the_library_is_one_line(
+    gpt2: Tokenizer, tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The table of a normalizer is cut; the library's own report is not shown."""
+    raw = json.loads(gpt2.to_str())
+    raw["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(raw))
+    with pytest.raises(CheckpointError, match="the tokenizer cannot be read: Prec") as caught:
+        read_tokenizer(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["vocab.json", "merges.txt", "tokenizer.json"])
+def test_a_hole_of_gigabytes_is_not_read(
+    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, name: str
+) -> None:
+    """The file's size is told, and what is expected."""
+    copy_vocabulary(gpt2_folder, tmp_path)
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(2**32)
+    with pytest.raises(CheckpointError, match=f"{name} has 4294967296 bytes, expected at most"):
+        read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["vocab.json", "merges.txt", "tokenizer.json"])
+def test_a_pointer_of_git_lfs_is_told_as_what_it_is(
+    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, name: str
+) -> None:
+    """As of the weights."""
+    copy_vocabulary(gpt2_folder, tmp_path)
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    with pytest.raises(
+        CheckpointError, match=f"{name} is a Git LFS pointer .*; run `git lfs pull`"
+    ):
+        read_tokenizer(tmp_path)
+
+
+def test_merges_with_the_line_ends_of_windows_are_read(
+    gpt2_folder: pathlib.Path, gpt2: Tokenizer, tmp_path: pathlib.Path
+) -> None:
+    """As Git checks them out there."""
+    copy_vocabulary(gpt2_folder, tmp_path)
+    merges = (tmp_path / "merges.txt").read_bytes()
+    (tmp_path / "merges.txt").write_bytes(merges.replace(b"\n", b"\r\n"))
+    assert read_tokenizer(tmp_path).encode("Hello world").ids == gpt2.encode("Hello world").ids

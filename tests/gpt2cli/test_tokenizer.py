@@ -112,6 +112,22 @@ def test_such_a_space_stands_in_a_long_text_once(tmp_path: pathlib.Path) -> None
     assert tokenizer.decode(tokenizer.encode(text)) == b" " + text.encode()
 
 
+def test_a_panic_while_encoding_is_a_model_error(
+    tmp_path: pathlib.Path, byte_tokenizer: Tokenizer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An index past the table of a normalizer; the library's own report is not shown."""
+    raw = json.loads(byte_tokenizer._tokenizer.to_str())
+    raw["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": "BAAAAP////9hYmM="}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(raw))
+    tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=257))
+    with pytest.raises(
+        ModelError, match=r"tokenizer\.json is damaged \(index out of bounds"
+    ) as told:
+        tokenizer.encode("hello")
+    assert "\n" not in str(told.value)
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("content", [None, b"", b'{"model": 1}'])
 def test_an_unreadable_tokenizer_is_a_model_error(
     tmp_path: pathlib.Path, content: bytes | None
