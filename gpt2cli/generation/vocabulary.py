@@ -65,6 +65,8 @@ def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: b
         ids = tokenizer.encode_text(token, allow_special=allow_special)
     except PromptError as error:
         raise UsageError(f"--logit-bias: the model has no token for {shown}") from error
+    if not ids:
+        raise UsageError(f"--logit-bias: the model has no token for {shown}")
     if len(ids) != 1:
         pieces = [tokenizer.show([token_id]) for token_id in ids[:_MOST_SHOWN]]
         spelt = ", ".join(

@@ -186,9 +186,10 @@ class Constraint:
 
     def _check(self) -> None:
         if self._matcher.is_error():
-            raise PromptError(
-                f"the constraint cannot be followed: {_shorten(self._matcher.get_error())}"
-            )
+            reason = _shorten(self._matcher.get_error())
+            if reason == _NOTHING_MATCHES:
+                reason = "no token of the model goes on from here"
+            raise PromptError(f"the constraint cannot be followed: {reason}")
 
 
 class _Vocabulary:

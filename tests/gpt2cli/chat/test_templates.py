@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,6 +49,28 @@ def test_dialogpt_ends_all_that_was_said_with_eos(ascii_tokenizer: Tokenizer) ->
     assert form.answer("Y") + form.close() == [y, EOS]
     assert form.begin() == [*ascii_tokenizer.encode("A wood."), EOS]
     assert form.stop == ()
+
+
+@pytest.mark.parametrize("form", [Transcript, DialoGPT])
+@pytest.mark.parametrize("system", ["", "A wood."])
+def test_what_the_tokenizer_puts_before_a_text_begins_the_conversation(
+    tmp_path: pathlib.Path, form: type[Transcript] | type[DialoGPT], system: str
+) -> None:
+    """Its ids once, and its space before the first words but not before the reply's."""
+    write_tokenizer(tmp_path, 97, kind="ascii")
+    path = tmp_path / "tokenizer.json"
+    raw = json.loads(path.read_text("utf-8"))
+    raw["pre_tokenizer"]["add_prefix_space"] = True
+    path.write_text(json.dumps(raw), "utf-8")
+    folder = replace(bare_folder(tmp_path, vocab_size=97, eos_token_id=EOS), start_ids=(EOS,))
+    tokenizer = Tokenizer(folder)
+    talk = form(Conversation(system=system), tokenizer, allow_special=False)
+
+    ids = talk.begin() + talk.ask("Hi", first=True) + talk.answer("Y")
+
+    assert ids[:2] == [EOS, 0]
+    assert ids[2] != 0
+    assert EOS not in talk.answer("Y") + talk.ask("Hi", first=False)[:-1]
 
 
 @pytest.mark.parametrize("form", [Transcript, DialoGPT])

@@ -49,6 +49,12 @@ def test_a_text_of_several_tokens_is_an_error_that_lists_them(gpt2_tokenizer: To
     )
 
 
+def test_a_text_that_no_token_spells_is_an_error(ascii_tokenizer: Tokenizer) -> None:
+    """A vocabulary of ASCII has nothing for an é."""
+    with pytest.raises(UsageError, match="--logit-bias: the model has no token for 'é'"):
+        biases_of(ascii_tokenizer, ("é", 1.0), vocab_size=97)
+
+
 def test_a_long_text_does_not_fill_the_screen(gpt2_tokenizer: Tokenizer) -> None:
     """Text and list are cut."""
     with pytest.raises(UsageError) as caught:

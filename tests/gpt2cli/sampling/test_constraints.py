@@ -13,7 +13,7 @@ import jsonschema
 import numpy as np
 import pytest
 
-from gpt2cli.errors import PackageError, UsageError
+from gpt2cli.errors import PackageError, PromptError, UsageError
 from gpt2cli.sampling.constraints import Constraint, ConstraintCompiler, ConstraintConfig
 from gpt2cli.tokenizer import Tokenizer
 
@@ -284,3 +284,12 @@ def test_a_schema_that_describes_itself_in_other_characters_is_taken() -> None:
     """What only describes is never written."""
     schema = json.dumps({"type": "object", "description": "é", "properties": {}})
     compile_without("é".encode(), json_schema=schema)
+
+
+def test_a_place_where_no_token_fits_is_told_in_our_words() -> None:
+    """After the first byte of a character whose other bytes no token has."""
+    constraint, pieces = compile_without(bytes(range(0x80, 0xC0)), json_schema='{"type": "string"}')
+    for piece in (b'"', b"\xe3"):
+        constraint.append(pieces.index(piece))
+    with pytest.raises(PromptError, match="followed: no token of the model goes on from here"):
+        constraint.find_forbidden()
