@@ -75,11 +75,11 @@ class PartialFile(_Partial):
         Raises:
             OSError: if it cannot have it; what stood there stays.
         """
+        self.path.chmod(_mode_of(self._target))
         self.file.flush()
         os.fsync(self.file.fileno())
         if sys.platform == "win32":  # renames nothing that is open
             self.file.close()
-        self.path.chmod(_mode_of(self._target))
         self.path.replace(self._target)
         if flush_name:
             sync_folder(self._target.parent)
@@ -177,7 +177,10 @@ def _make_locked(target: Path, *, folder: bool) -> tuple[int | None, Path]:
             path = Path(tempfile.mkdtemp(_PARTIAL, prefix, target.parent))
             if sys.platform == "win32":  # opens no folders
                 return None, path
-            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                descriptor = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:  # as below
+                continue
         else:
             descriptor, name = tempfile.mkstemp(_PARTIAL, prefix, target.parent)
             path = Path(name)
