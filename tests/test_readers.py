@@ -1,9 +1,29 @@
 """Claims about whatever reads a file or text: by the rules of `export.small_files` alone."""
 
 import ast
+import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
+
+import pytest
+
+from export.config import read_config
+from export.errors import ExportError
+from export.safetensors_file import SafetensorsFile
+from export.sharded_file import ShardedFile
+from export.token_files import read_token_files
+from export.tokenizer import read_tokenizer
+from gpt2cli import user_settings
+from gpt2cli.batch.journal import read_header
+from gpt2cli.chat.saved import SessionFile, read_conversation
+from gpt2cli.commands.options import ConstraintOptions
+from gpt2cli.commands.start import give_constraint
+from gpt2cli.errors import Gpt2Error
+from gpt2cli.model_folder import read_manifest
+from gpt2cli.store.default import DefaultMemory, recall_default
+from gpt2cli.store.hub_files import find_missing
+from gpt2cli.store.references import Reference
 
 _ROOT: Final = pathlib.Path(__file__).parents[1]
 _READER: Final = "export/small_files.py"
@@ -52,3 +72,125 @@ def test_nobody_else_reads_files_whole_or_parses_json_and_toml() -> None:
     }
     assert found.pop(_READER)
     assert {module: calls for module, calls in found.items() if calls} == _OTHERS
+
+
+Folder = pathlib.Path
+
+# A file, in a folder that is also the cache, state and config folder -> what reads it.
+_LOUD: Final[Mapping[str, Callable[[Folder], object]]] = {
+    "config.json": read_config,
+    "generation_config.json": read_config,
+    "tokenizer.json": read_tokenizer,
+    "vocab.json": read_tokenizer,
+    "merges.txt": read_tokenizer,
+    "tokenizer_config.json": read_token_files,
+    "special_tokens_map.json": read_token_files,
+    "added_tokens.json": read_token_files,
+    "model.safetensors.index.json": lambda folder: ShardedFile(
+        folder / "model.safetensors.index.json", _open_no_shard
+    ),
+    "export.json": read_manifest,
+    "gpt2/config.toml": lambda folder: user_settings.read_config(),
+    "chat.json": lambda folder: read_conversation(folder / "chat.json"),
+    "session.json": lambda folder: SessionFile(folder / "session.json", model="m").read(),
+    "out.resume.json": lambda folder: read_header(folder / "out"),
+    "schema.json": lambda folder: give_constraint(
+        ConstraintOptions(json_schema=folder / "schema.json")
+    ),
+}
+# Those that do without what they cannot read, and what they then return.
+_SILENT: Final[Mapping[str, tuple[Callable[[Folder], object], object]]] = {
+    "gpt2/default-model.json": (lambda folder: recall_default(), DefaultMemory()),
+    "gpt2/refs/r/main.json": (lambda folder: Reference("r", "main").read(), None),
+    "pytorch_model.bin.index.json": (
+        lambda folder: find_missing(folder, weights=True),
+        ["pytorch_model.bin.index.json"],
+    ),
+}
+
+_BAD: Final[Mapping[str, bytes]] = {
+    "cut": b'{"a": \n',
+    "deep": b'{"a": ' + b"[" * 100_000 + b"\n",
+    "closed": b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}\n",
+    "latin-1": b'{"a": "\xe4"}\n',
+    "utf-16": '{"a": 1}\n'.encode("utf-16"),
+    "nan": b'{"a": NaN}\n',
+    "digits": b'{"a": ' + b"9" * 5000 + b"}\n",
+    "half a pair": b'{"a": "\\ud83d"}\n',
+    "pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+}
+# merges.txt is no JSON; a journal's line with NUL in it was torn by a power cut, and is none.
+_FINE: Final = {
+    "merges.txt": {*_BAD} - {"latin-1", "utf-16", "pointer"},
+    "out.resume.json": {"utf-16"},
+}
+
+
+def _open_no_shard(path: pathlib.Path) -> SafetensorsFile:
+    raise AssertionError(f"{path} was opened")
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """Return a folder in which all that is read lies, beside what must be there."""
+    for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    (tmp_path / "gpt2" / "refs" / "r").mkdir(parents=True)
+    for name in ("config.json", "vocab.json"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "merges.txt").write_text("")
+    return tmp_path
+
+
+def _assert_told(folder: pathlib.Path, name: str) -> None:
+    with pytest.raises((ExportError, Gpt2Error)) as caught:
+        _LOUD[name](folder)
+    assert "\n" not in str(caught.value)
+    assert pathlib.Path(name).name in str(caught.value) or name == "schema.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(n, k) for n in _LOUD for k in _BAD if k not in _FINE.get(n, set())]
+)
+def test_bad_content_is_one_line_that_names_the_file(
+    folder: pathlib.Path, name: str, kind: str
+) -> None:
+    """Whoever reads it; no RecursionError, no UnicodeError, nothing taken for what it is not."""
+    (folder / name).write_bytes(_BAD[kind])
+    _assert_told(folder, name)
+
+
+@pytest.mark.parametrize("name", [name for name in _LOUD if name != "out.resume.json"])
+def test_a_file_of_a_gigabyte_is_not_read(folder: pathlib.Path, name: str) -> None:
+    """A hole, which takes no place on the disk and all in memory."""
+    with (folder / name).open("wb") as file:
+        file.truncate(2**30)
+    _assert_told(folder, name)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+@pytest.mark.parametrize("name", [name for name in _LOUD if name != "schema.json"])
+def test_what_is_no_file_is_not_waited_for(
+    folder: pathlib.Path, name: str, make: Callable[[pathlib.Path], None]
+) -> None:
+    """Told, or passed over where the file need not be there; a schema may come by `<(…)`."""
+    (folder / name).unlink(missing_ok=True)
+    make(folder / name)
+    try:
+        _LOUD[name](folder)
+    except (ExportError, Gpt2Error) as error:
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("kind", [*_BAD, "empty", "hole", "pipe", "folder"])
+@pytest.mark.parametrize("name", _SILENT)
+def test_what_is_remembered_is_done_without(folder: pathlib.Path, name: str, kind: str) -> None:
+    """Nothing is lost by it."""
+    read, nothing = _SILENT[name]
+    if kind in ("pipe", "folder"):
+        (os.mkfifo if kind == "pipe" else os.mkdir)(folder / name)
+    else:
+        (folder / name).write_bytes(_BAD.get(kind, b""))
+    if kind == "hole":
+        os.truncate(folder / name, 2**30)
+    assert read(folder) == nothing

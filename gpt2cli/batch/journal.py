@@ -112,6 +112,8 @@ def read_header(output: Path) -> Mapping[str, Any] | None:
     """
     path = journal_path(output)
     try:
+        if not path.is_file() and path.exists():  # a pipe would be waited for
+            raise OutputError(f"{path} is no regular file; remove it to begin anew")
         with path.open("rb") as file:
             return _parse_header(file.readline(), path)
     except FileNotFoundError:
