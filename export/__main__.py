@@ -45,15 +45,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             precision=Precision(options.precision),
             full_check=options.check,
             force=options.force,
-            report=lambda stage: print(stage, file=sys.stderr),
-            note=lambda text: print(f"note: {text}", file=sys.stderr),
+            report=_say,
+            note=lambda text: _say(f"note: {text}"),
         )
     except ExportError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say(f"error: {error}")
         return 1
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _say(text: str) -> None:
+    """Write a line to stderr; what would control a terminal, as in a file's name, is shown."""
+    shown = (c if c.isprintable() else f"<U+{ord(c):04X}>" for c in text)
+    print("".join(shown), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,14 @@ def test_a_known_failure_ends_with_1_and_one_line(
     assert [line.startswith("error: ") for line in lines] == [False] * (len(lines) - 1) + [True]
 
 
+def test_what_a_failure_quotes_cannot_control_the_terminal(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a control nor a character that reorders text."""
+    assert main([str(tmp_path / "a\x1b[31m\u202eb"), str(tmp_path / "out")]) == 1
+    assert "a<U+001B>[31m<U+202E>b" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments", [[], ["source"], ["source", "out", "more"], ["source", "out", "--precision", "x"]]
 )
