@@ -10,6 +10,7 @@ import pytest
 
 from gpt2cli.errors import UsageError
 from gpt2cli.terminal.editor import edit
+from gpt2cli.terminal.interrupt import unwind_on_signals
 
 if sys.platform == "win32":
     pytest.skip("the editors are shell scripts", allow_module_level=True)
@@ -123,3 +124,18 @@ def test_the_editor_is_shown_on_the_terminal(
     edit("a")
 
     assert tuple(capfd.readouterr()) == ("", "screen\n")
+
+
+@pytest.mark.usefixtures("default_handlers")
+def test_who_is_told_to_end_lets_the_editor_give_the_terminal_back(
+    choose: Choose, tmp_path: pathlib.Path
+) -> None:
+    """It is told to end, waited for, and never killed."""
+    unwind_on_signals()
+    done = tmp_path / "done"
+    choose(f"trap 'touch {done}; exit' TERM; kill -TERM $PPID; while :; do sleep 0.01; done")
+    with pytest.raises(SystemExit) as caught:
+        edit("a")
+
+    assert caught.value.code == 143
+    assert done.exists()
