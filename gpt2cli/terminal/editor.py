@@ -44,9 +44,17 @@ def _run(command: list[str]) -> int:
     It gives the terminal back as it was, so it is never killed: it is told to end if we are.
     """
     stdout = None if sys.stdout is not None and sys.stdout.isatty() else _STDERR
+    running: list[subprocess.Popen[bytes]] = []
+
+    def tell(number: int) -> None:
+        for editor in running:
+            editor.send_signal(number)
+
     with (
         signals_taken(lambda number: None, [signal.SIGINT]),
-        subprocess.Popen(command, stdout=stdout) as editor,
-        signals_held_back(ENDINGS, tell=editor.send_signal),
+        signals_held_back(ENDINGS, tell=tell) as came,
     ):
-        return editor.wait()
+        running.append(subprocess.Popen(command, stdout=stdout))
+        for number in came:  # before it ran
+            tell(number)
+        return running[0].wait()

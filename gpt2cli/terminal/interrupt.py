@@ -60,8 +60,11 @@ def ctrl_c_as_flag() -> Iterator[Callable[[], bool]]:
 @contextmanager
 def signals_held_back(
     numbers: Sequence[int] = _ALL, *, tell: Callable[[int], object] = lambda number: None
-) -> Iterator[None]:
-    """Let signals wait for the end of something that must not be cut; `tell` may hurry it up."""
+) -> Iterator[Sequence[int]]:
+    """Let signals wait for the end of something that must not be cut; `tell` may hurry it up.
+
+    Gives those that have come.
+    """
     came: list[int] = []
 
     def take(number: int) -> None:
@@ -70,7 +73,7 @@ def signals_held_back(
 
     try:
         with signals_taken(take, numbers):
-            yield
+            yield came
     finally:
         if came:
             signal.raise_signal(came[0])
