@@ -5,7 +5,7 @@ For each question the first file of its line that answers it; a name that no id 
 | question | answered by |
 |---|---|
 | a token's id | `tokenizer.json`; without it `vocab.json`, `added_tokens_decoder`, `added_tokens.json` |
-| its flags, as lstrip | `added_tokens_decoder`, `tokenizer.json`, the file that names it |
+| its flags, as lstrip | `added_tokens_decoder`, `tokenizer.json`, `added_tokens.json`, the file that names it |
 | does it print? | not if any file lists it as special, or names it, as pad_token; a word always does |
 | what begins a text | bos_token_id in `generation_config.json`, `config.json`; bos_token; `<\|endoftext\|>` |
 | what ends a text | eos_token_id in `generation_config.json`, `config.json`, and beside them eos_token; else `<\|endoftext\|>` |
