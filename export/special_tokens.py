@@ -45,7 +45,12 @@ class SpecialTokens:
     """The outcome, and what the user should know of it."""
 
     tokens: dict[int, SpecialToken] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    words: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # file, what: fields
+
+    @property
+    def notes(self) -> list[str]:
+        """Which words a configuration names as BOS or EOS."""
+        return [f"{at}: {' and '.join(fields)} {said}" for (at, said), fields in self.words.items()]
 
     @property
     def bos_token_id(self) -> int | None:
@@ -169,12 +174,12 @@ class _Finder:
     def _note_word(
         self, field: str, token_id: int, origin: str, own: tuple[int, str] | None
     ) -> None:
-        word = self.tokenizer.decode([token_id])
-        note = f"{origin}: {field} {token_id} is an ordinary word of the vocabulary, {word!r}"
+        said = f"{token_id} is an ordinary word of the vocabulary, "
+        said += repr(self.tokenizer.decode([token_id]))
         if token_id == _LEFT_OVER:
             instead = repr(self.tokenizer.id_to_token(own[0])) if own else "nothing"
-            note += f"; not used, {instead} is instead"
-        self.found.notes.append(note)
+            said += f"; not used, {instead} is instead"
+        self.found.words.setdefault((origin, said), []).append(field)
 
     def _is_word(self, token_id: int) -> bool:
         """Tell whether BPE makes the token of plain text."""

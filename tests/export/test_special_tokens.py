@@ -119,10 +119,9 @@ def test_a_word_prints_whatever_it_is_used_for(
 
 def test_a_word_as_the_end_is_told_once(tmp_path: pathlib.Path) -> None:
     """The user may have meant it."""
-    facts = read(tmp_path, TokenCase(), eos_token_id=WORD, bos_token_id=256)
-    assert facts.notes == [
-        f"config.json: eos_token_id {WORD} is an ordinary word of the vocabulary, '.'"
-    ]
+    facts = read(tmp_path, TokenCase(), eos_token_id=WORD, bos_token_id=WORD)
+    said = f"eos_token_id and bos_token_id {WORD} is an ordinary word of the vocabulary, '.'"
+    assert facts.notes == [f"config.json: {said}"]
     assert facts.special.eos_token_ids == (WORD,)
 
 
