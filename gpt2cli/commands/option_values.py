@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
-from export.small_files import ReadError, parse_json
+from export.small_files import ReadError, find_half_pair, parse_json
 from gpt2cli.commands.text import unescape
 from gpt2cli.errors import UsageError
 
@@ -87,7 +87,7 @@ class DeclaredOption:
     def _parse(self, text: str, parse_one: Callable[[str], Any]) -> Any:
         if not self.repeatable:
             return parse_one(text)
-        values = _read_array(text) if text.startswith("[") else None
+        values = self._read_array(text) if text.startswith("[") else None
         return [parse_one(text)] if values is None else values
 
     def _parse_typed(self, text: str) -> Any:
@@ -104,6 +104,18 @@ class DeclaredOption:
         if self.choices:
             return self._choose(text, {choice.value: choice for choice in self.kind})
         return text
+
+    def _read_array(self, text: str) -> list[str] | None:
+        """Return a JSON array of texts; None if it is none, but a text that begins like one."""
+        try:
+            values = parse_json(text, half_pairs=True)
+        except ReadError:
+            return None
+        if not all(isinstance(value, str) for value in values):
+            return None
+        if half := find_half_pair(values):
+            raise UsageError(f"--{self.name}: {half} is half of a surrogate pair, no character")
+        return values
 
     def _read_text(self, value: Any) -> str:
         if not isinstance(value, str):
@@ -142,12 +154,3 @@ def _unquote(text: str) -> str:
     """Return what stands within double quotes; the text itself if it does not."""
     quoted = len(text) > 1 and text.startswith('"') and text.endswith('"')
     return text[1:-1] if quoted else text
-
-
-def _read_array(text: str) -> list[str] | None:
-    """Return a JSON array of texts; None if it is none, but a text that begins like one."""
-    try:
-        values = parse_json(text)
-    except ReadError:
-        return None
-    return values if all(isinstance(value, str) for value in values) else None

@@ -140,6 +140,7 @@ def test_what_is_built_in_is_told_in_the_words_of_the_help(name: str, usual: str
         ("top-k", "1" * 5000, "--top-k: expected a whole number"),
         ("greedy", "maybe", "--greedy: expected on or off, found 'maybe'"),
         ("overflow", "x", "--overflow: expected stop, slide, error, found 'x'"),
+        ("ban", r'["a", "\ud83d"]', r"--ban: .ud83d is half of a surrogate pair"),
     ],
 )
 def test_what_is_no_value_is_an_error_that_names_the_option(
