@@ -162,9 +162,8 @@ class ItemSource:
             item, self._given_back = self._given_back, None
             return item
         record = self._reader.take(wait=wait)
-        while record is not None and self._parser.is_blank(record):
-            record = self._reader.take(wait=wait)
-        if record is None:
+        # One blank line at a time: between them the caller hears Ctrl-C.
+        if record is None or self._parser.is_blank(record):
             return None
         item = self._parser.parse(record, self._next_index)
         self._next_index += 1

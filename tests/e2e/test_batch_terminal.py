@@ -14,6 +14,7 @@ if sys.platform == "win32":
 
 from tests.e2e.test_terminal import Terminal, show
 
+_CONVERT: Final = "convert it, for example with `iconv -f latin1 -t UTF-8`"
 _BATCH: Final = ("batch", "--model", "starter", "--greedy", "-n", "3")
 _CONTROLS: Final = re.compile(r"\x1b\[[\d;?]*[A-Za-z]|\r")
 
@@ -55,7 +56,7 @@ def test_records_on_the_terminal_are_progress_enough(program: Program, lines: st
     rows = _CONTROLS.sub("", shown).splitlines()
     assert rows[0] == first
     assert sorted(rows[1:4]) == sorted(
-        ["", "gpt2: record 1: the record is not valid UTF-8 (byte 0)", last]
+        ["", f"gpt2: record 1: the record is not valid UTF-8 (byte 0); {_CONVERT}", last]
     )
     assert rows[4].startswith("gpt2: 3 records, 1 error among them, ")
     assert done.code == 1

@@ -427,6 +427,15 @@ def test_blank_lines_of_json_lines_have_no_index(tokenizer: Tokenizer) -> None:
     ]
 
 
+def test_a_take_passes_over_one_blank_line_at_most(tokenizer: Tokenizer) -> None:
+    """Or Ctrl-C would not be heard among blank lines without end."""
+    with feeding(b"\n\n") as feed:
+        source = make_source(feed.reader, tokenizer)
+        while source.bytes_taken < 1:
+            assert source.take(wait=True) is None
+        assert source.bytes_taken == 1
+
+
 def test_blank_lines_of_text_are_empty_prompts(tokenizer: Tokenizer) -> None:
     """As many results as lines."""
     with fed(b"a\n\n \n") as descriptor:
