@@ -22,6 +22,7 @@ from gpt2cli.commands.models import models
 from gpt2cli.commands.score import score
 from gpt2cli.commands.tokens import tokens
 from gpt2cli.errors import Gpt2Error, UsageError
+from gpt2cli.options import spell_flag
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 
 _STDOUT: Final = 1
@@ -70,12 +71,9 @@ class _Group(TyperGroup):
         except typer.TyperException as error:
             _say(error)
             code = error.exit_code
-        except UsageError as error:
-            write_error(str(error))
-            code = exit_codes.USAGE
         except Gpt2Error as error:
-            write_error(" ".join([str(error), *getattr(error, "__notes__", ())]))
-            code = exit_codes.FAILED
+            write_error(" ".join([error.tell(spell_flag), *getattr(error, "__notes__", ())]))
+            code = exit_codes.USAGE if isinstance(error, UsageError) else exit_codes.FAILED
         except MemoryError:
             write_error(_MEMORY_FULL)
             code = exit_codes.FAILED

@@ -8,14 +8,14 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
 from typing import Final
 
-from gpt2cli.errors import UsageError
+from gpt2cli.bench_config import BenchConfig
+from gpt2cli.config import GenerationConfig, SamplingConfig
 from gpt2cli.generation import (
-    GenerationConfig,
     LogitsEngine,
     PreparedRequest,
     Request,
@@ -23,56 +23,12 @@ from gpt2cli.generation import (
 )
 from gpt2cli.loading import LoadedModel
 from gpt2cli.machine import find_cpu_name, read_peak, reset_peak
-from gpt2cli.sampling import SamplingConfig
 
 Clock = Callable[[], float]  # seconds; only differences count
 
-_PROMPT_LENGTHS: Final = (32, 128, 512)
-_BATCH_SIZES: Final = (1, 8, 16)
 _FIRST_TOKEN_PROMPT: Final = 32
 _DECODE_PROMPT: Final = 64
 _DECODE_STEPS: Final = 32
-_SMALLEST_CONTEXT: Final = 4  # of a model that can decode two tokens after one
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchConfig:
-    """What is measured, and how often.
-
-    Raises:
-        UsageError: naming the option, its range and the value found.
-    """
-
-    rounds: int = 5
-    prompt_lengths: tuple[int, ...] = ()  # tokens; none: the usual ones that the model takes
-    batch_sizes: tuple[int, ...] = _BATCH_SIZES
-
-    def __post_init__(self) -> None:
-        _require("rounds", self.rounds)
-        for length in self.prompt_lengths:
-            _require("prompt-length", length)
-        for size in self.batch_sizes:
-            _require("batch-size", size)
-
-    def settle(self, n_positions: int) -> "BenchConfig":
-        """Return what is measured of a model with this context.
-
-        Raises:
-            UsageError: if a prompt length that was asked for is beyond it.
-        """
-        if n_positions < _SMALLEST_CONTEXT:
-            raise UsageError(f"a context of {n_positions} tokens is too short to be measured")
-        usual = tuple(length for length in _PROMPT_LENGTHS if length <= n_positions)
-        lengths = self.prompt_lengths or usual or (n_positions,)
-        if max(lengths) > n_positions:
-            expected = f"1 to {n_positions}, the model's context"
-            raise UsageError(f"--prompt-length: expected {expected}, found {max(lengths)}")
-        # From the least: what has been done before a measure must not show in its memory.
-        return replace(
-            self,
-            prompt_lengths=tuple(sorted(set(lengths))),
-            batch_sizes=tuple(sorted(set(self.batch_sizes))),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +94,7 @@ class Conditions:
 class Bench:
     """One run. `load` loads the model, which is there already: nothing is downloaded or exported.
 
-    `config` must be settled for the model.
+    `config` must be fitted to the model.
     """
 
     config: BenchConfig
@@ -206,12 +162,12 @@ def plan_tasks(
     prompt = ids(min(_FIRST_TOKEN_PROMPT, n_positions - 1))
     task: Task = partial(time_first_token, model, prompt, clock=clock)
     tasks = [(Measure("first-token", 1, len(prompt), 1), task)]
-    for length in config.prompt_lengths:
+    for length in config.prompt_length:
         task = partial(time_prefill, engine, ids(length), clock=clock)
         tasks.append((Measure("prefill", 1, length), task))
     begun = ids(min(_DECODE_PROMPT, n_positions // 2))
     decoded = ids(min(_DECODE_STEPS, n_positions - len(begun) - 1))  # one more step is not timed
-    for size in config.batch_sizes:
+    for size in config.batch_size:
         task = partial(time_decode, engine, begun, decoded, size, clock=clock)
         tasks.append((Measure("decode", size, len(begun), len(decoded)), task))
     return tasks
@@ -279,8 +235,3 @@ def describe_conditions(model: LoadedModel) -> Conditions:
             "python": platform.python_version(),
         },
     )
-
-
-def _require(option: str, value: int) -> None:
-    if value < 1:
-        raise UsageError(f"--{option}: expected a number 1 or more, found {value}")

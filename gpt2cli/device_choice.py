@@ -69,7 +69,7 @@ def find_device(
             attempt(Device("cuda"))
             return DeviceChoice(Device("cuda"))
         except DeviceError as error:
-            failure = str(error)
+            failure = error.fault
             _remember_failure(failure, driver)
     return DeviceChoice(Device("cpu"), failure, failed=True)
 

@@ -1,7 +1,7 @@
 """The exceptions of this package, apart from the modules that raise them to avoid import loops.
 
 Gpt2Error                a known failure: one line, exit code 1
-├── UsageError           the command line asks for something that cannot be: exit code 2
+├── UsageError           an option or argument asks for something that cannot be: exit code 2
 ├── PromptError          this prompt cannot be run; others can
 ├── ModelError           there is no such model, or it cannot be had, converted or read
 │   └── HubError         the hub did not give it
@@ -12,7 +12,11 @@ Gpt2Error                a known failure: one line, exit code 1
 └── OutputError          the result cannot be written
 """
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
+
+Spelling = Callable[[str], str]  # an option's field -> how it is written where an error is shown
 
 _MOST_QUOTED: Final = 60  # characters
 # What an import fails with: words of the dynamic loader, of the system, and of Python's own C code.
@@ -36,11 +40,72 @@ def lacks_memory(error: Exception) -> bool:
 
 
 class Gpt2Error(Exception):
-    """Base of every known failure; its text is one line for the user."""
+    """Base of every known failure; `tell` gives its one line.
+
+    No module below the command line knows how an option is written: `option` is a field's name, and
+    in `advice` a field's name in braces stands for its option. Who shows the error spells them.
+    """
+
+    # Where values of options come from, if not from where the error is shown.
+    origins: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(
+        self,
+        fault: str = "",
+        advice: str = "",
+        *,
+        option: str | None = None,
+        value: object = None,
+    ) -> None:
+        """`fault`: what is wrong, in plain text; `advice`: what to do; `value`: the option's."""
+        super().__init__(fault, advice, option)
+        self.fault = fault
+        self.advice = advice
+        self.option = option
+        self.value = value
+
+    def __str__(self) -> str:
+        """Return the line with options by their fields, as in a record."""
+        return self.tell(str)
+
+    def tell(self, spell: Spelling) -> str:
+        """Return the line: option, fault, advice."""
+        value = "" if self.value is None else f" {self.value}"
+        named = f"{self._origin(self.option, spell)}{value}: " if self.option else ""
+        advised = f"; {_fill(self.advice, spell)}" if self.advice else ""
+        return f"{named}{self._tell_fault(spell)}{advised}"
+
+    def _tell_fault(self, spell: Spelling) -> str:
+        return self.fault
+
+    def _origin(self, field: str, spell: Spelling) -> str:
+        return self.origins.get(field) or spell(field)
 
 
 class UsageError(Gpt2Error):
-    """The command line asks for something that cannot be."""
+    """An option or argument asks for something that cannot be.
+
+    Mostly an `option`, what was `expected` of it (fields of others in braces), and `found`.
+    """
+
+    def __init__(
+        self,
+        fault: str = "",
+        advice: str = "",
+        *,
+        option: str | None = None,
+        expected: str = "",
+        found: object = None,
+    ) -> None:
+        super().__init__(fault, advice, option=option)
+        self.expected = expected
+        self.found = found
+
+    def _tell_fault(self, spell: Spelling) -> str:
+        if not self.expected:
+            return self.fault
+        expected = _fill(self.expected, lambda field: self._origin(field, spell))
+        return f"expected {expected}{'' if self.found is None else f', found {self.found}'}"
 
 
 class PromptError(Gpt2Error):
@@ -52,11 +117,7 @@ class ModelError(Gpt2Error):
 
 
 class HubError(ModelError):
-    """The hub did not give the model; `reason` says why, without what the user may do."""
-
-    def __init__(self, reason: str, advice: str = "") -> None:
-        self.reason = reason
-        super().__init__(f"{reason}; {advice}" if advice else reason)
+    """The hub did not give the model; `fault` says why, without what the user may do."""
 
 
 class ConversationError(Gpt2Error):
@@ -77,3 +138,18 @@ class DeviceFullError(DeviceError):
 
 class OutputError(Gpt2Error):
     """The result cannot be written."""
+
+
+class _Fields(dict[str, str]):
+    """What each field in braces is replaced by."""
+
+    def __init__(self, spell: Spelling) -> None:
+        super().__init__()
+        self._spell = spell
+
+    def __missing__(self, field: str) -> str:
+        return self._spell(field)
+
+
+def _fill(template: str, spell: Spelling) -> str:
+    return template.format_map(_Fields(spell))

@@ -6,8 +6,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from gpt2cli.config import AUTO, ModelConfig
 from gpt2cli.device_choice import DeviceChoice, find_device
-from gpt2cli.engine import AUTO, Device, Engine, choose_slots, count_cores
+from gpt2cli.engine import Device, Engine, choose_slots, count_cores
 from gpt2cli.engine.captured import captured
 from gpt2cli.errors import DeviceError, DeviceFullError, ModelError, UsageError
 from gpt2cli.model_folder import ModelFolder
@@ -41,18 +42,9 @@ class LoadedModel:
 
 
 def load_model(
-    name: str | None,
-    *,
-    revision: str | None,
-    precision: str,
-    device: str,
-    threads: int | None,
-    offline: bool,
-    max_slots: int | None,
-    min_slots: int = 1,
-    listener: Listener,
+    config: ModelConfig, *, max_slots: int | None, min_slots: int = 1, listener: Listener
 ) -> LoadedModel:
-    """Find and load a model; None is the default one.
+    """Find and load a model.
 
     `max_slots`: how many are to run side by side, None: as many as pay; a device whose memory does
     not hold them runs fewer, with a note. `min_slots`: the fewest that are of use.
@@ -62,17 +54,15 @@ def load_model(
         DeviceError: if the device asked for cannot run it.
         UsageError: if an option does not fit the model.
     """
-    if threads is not None and threads < 1:
-        raise UsageError(f"--threads: expected a number 1 or more, found {threads}")
-    cores = threads or count_cores()
+    cores = config.threads or count_cores()
 
     def open_on(where: Device) -> tuple[StoredModel, Engine, Future[Tokenizer]]:
         stored = find_model(
-            name,
-            revision=revision,
-            precision=precision,
-            auto_precision=choose_precision(precision, where),
-            offline=offline,
+            config.model,
+            revision=config.revision,
+            precision=config.precision,
+            auto_precision=choose_precision(config.precision, where),
+            offline=config.offline,
             listener=listener,
         )
         if where.kind == "cpu" and stored.folder.precision == _HALF:
@@ -91,9 +81,9 @@ def load_model(
         engine = open_fitting(open_with, slots, fewest=min_slots, listener=listener)
         return stored, engine, tokenizer
 
-    choice = find_device(device)
+    choice = find_device(config.device)
     stored, engine, tokenizer = open_engine(
-        open_on, choice, may_fall_back=device == AUTO, listener=listener
+        open_on, choice, may_fall_back=config.device == AUTO, listener=listener
     )
     if engine.device.kind == "cpu":
         check_again(stored.folder, engine.device.provider)
@@ -114,8 +104,9 @@ def choose_precision(asked: str, device: Device) -> str:
     """
     if asked == _HALF and device.kind == "cpu":
         raise UsageError(
-            "--precision fp16: expected a CUDA device, found the CPU, which computes it in fp32 "
-            "with more memory; use int8 or fp32"
+            "fp16 is for CUDA: the CPU computes it in fp32 with more memory",
+            "use int8 or fp32",
+            option="precision",
         )
     return _AUTO_PRECISIONS[device.kind] if asked == AUTO else asked
 
@@ -146,7 +137,7 @@ def open_engine(
         except DeviceError as error:
             if not may_fall_back or choice.device.kind == "cpu":
                 raise
-            reason = str(error)
+            reason = error.fault
     listener.note(f"running on the CPU, because of {reason}")
     return open_on(Device("cpu"))
 
@@ -204,4 +195,4 @@ def _check_on(folder: ModelFolder, device: Device) -> None:
         with captured():  # ONNX Runtime prints where it falls back
             check_again(folder, device.provider)
     except ModelError as error:
-        raise DeviceError(f"--device {device}: {error}; use --device cpu") from error
+        raise DeviceError(str(error), "use {device} cpu", option="device", value=device) from error

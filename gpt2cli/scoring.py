@@ -12,45 +12,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from gpt2cli.errors import UsageError
 from gpt2cli.generation import LogitsEngine
 from gpt2cli.sampling import Alternative, find_logprobs
 
 # Places whose logits are made at once: 13 MB of a GPT-2, twice that in float64. 124M on two cores
 # scores 1,023 tokens in 3.0 s with 16, 1.9 s with 64 and 1.8 s with 256.
 _CHUNK: Final = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoringConfig:
-    """How texts are scored.
-
-    Raises:
-        UsageError: naming the option, its range and the value found.
-    """
-
-    stride: int | None = None  # None: half of n_positions
-    top: int = 0  # 0: off
-
-    def __post_init__(self) -> None:
-        if self.stride is not None and self.stride < 1:
-            raise UsageError(f"--stride: expected a number 1 or more, found {self.stride}")
-        if self.top < 0:
-            raise UsageError(f"--top: expected a number 0 or more, found {self.top}")
-
-    def settle_stride(self, n_positions: int) -> int:
-        """Return the stride for a model.
-
-        Raises:
-            UsageError: if it is as long as a window: a window's first token would have no context.
-        """
-        stride = max(1, n_positions // 2) if self.stride is None else self.stride
-        if stride >= n_positions:
-            raise UsageError(
-                f"--stride: expected 1 to {n_positions - 1}, less than the model's context of "
-                f"{n_positions} tokens, found {stride}"
-            )
-        return stride
 
 
 @dataclass(frozen=True, slots=True)

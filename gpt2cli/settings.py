@@ -1,113 +1,259 @@
-"""Where an option's value comes from: the user, else the model's own defaults, else built in.
+"""Where each option's value comes from: the nearest to the user that says something wins.
 
-What the user gives is settled before: a record or `/set`, a flag, the environment, the config file
-(`gpt2cli.commands.user_defaults`).
+A record of a batch or `/set` > the command line > the environment > the config file > the model's
+own generation_config.json > what is built in.
 """
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+import dataclasses
+import difflib
+import functools
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
-from gpt2cli.errors import ModelError, UsageError, shorten
+from gpt2cli.config import SETTABLE, TAKES_PLACE_OF, check_together
+from gpt2cli.errors import Gpt2Error, ModelError, UsageError
+from gpt2cli.option_kinds import Option, from_bytes, options_of
+from gpt2cli.user_settings import config_file, read_config, read_variable, variable_of
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+T = TypeVar("T")
 
-T = TypeVar("T", bound="DataclassInstance")
-
-# Keys of generation_config.json that are honoured -> our option's field. do_sample, max_length
-# and task_specific_params are not: this tool samples unless told otherwise.
-FROM_MODEL: Final[Mapping[str, str]] = {
-    "temperature": "temperature",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "typical_p": "typical_p",
-    "repetition_penalty": "repetition_penalty",
-    "no_repeat_ngram_size": "no_repeat_ngram",
-    "max_new_tokens": "max_new_tokens",
-    "min_new_tokens": "min_new_tokens",
-}
-
-# A configuration field's type -> what JSON may give for it, and how that is called.
-_JSON_TYPES: Final[Mapping[Any, tuple[tuple[type, ...], str]]] = {
-    float: ((int, float), "a number"),
-    int: ((int,), "a whole number"),
-    int | None: ((int,), "a whole number"),
-    str | None: ((str,), "a text"),
-    bool: ((bool,), "true or false"),
-}
+_MODEL: Final = "the model's generation_config.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(Generic[T]):
-    """A configuration, and which of its values are the model's own."""
+class Given:
+    """A value that was given, and by what: a variable, or a file and its key.
 
-    config: T
-    from_model: Mapping[str, Any]
+    No origin: where errors are shown too, so that they name the option alone.
+    """
+
+    value: Any
+    origin: str = ""
 
 
-def settle(
-    config_type: type[T],
-    given: Mapping[str, Any],
-    generation_config: Mapping[str, Any],
-    *,
-    built_in: Mapping[str, Any] = MappingProxyType({}),
-) -> Settings[T]:
-    """Build a `config_type` from what the user gave (None: nothing) and from the model's defaults.
+Layer = Mapping[str, Given]  # by field
 
-    `built_in` takes the place of the type's own defaults.
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for a command's options, by field."""
+
+    options: Mapping[str, Option]
+    layers: tuple[Layer, ...]  # the nearest to the user first
+
+    def over(self, layer: Layer) -> "Settings":
+        """Return the settings with a layer that is nearer to the user than all others."""
+        return dataclasses.replace(self, layers=(layer, *self.layers))
+
+    def with_model(self, generation_config: Mapping[str, Any]) -> "Settings":
+        """Return the settings with the model's own values behind the user's.
+
+        Those that the user gave are not read: so a broken one can be overcome.
+
+        Raises:
+            ModelError: if one of them is no value, or out of range.
+        """
+        theirs = {o.hugging_face: o for o in self.options.values() if o.hugging_face}
+        own = {}
+        for key, option in theirs.items():
+            value = generation_config.get(key)
+            if value is not None and option.field not in self.given:
+                try:
+                    own[option.field] = Given(option.read(value), _MODEL)
+                except UsageError as error:
+                    raise ModelError(f"{_MODEL}: {error}") from error
+        return dataclasses.replace(self, layers=(*self.layers, own))
+
+    def without(self, fields: Iterable[str]) -> "Settings":
+        """Return the settings with what the user gave of these options taken back."""
+        layers = tuple(
+            {name: g for name, g in layer.items() if g.origin == _MODEL or name not in fields}
+            for layer in self.layers
+        )
+        return dataclasses.replace(self, layers=layers)
+
+    @functools.cached_property
+    def given(self) -> Layer:
+        """What was given, by the nearest that says something.
+
+        An option silences what means the same farther from the user, unless it is an off switch:
+        --no-greedy says nothing of the temperature.
+        """
+        found: dict[str, Given] = {}
+        for layer in self.layers:
+            silent = _silence(found)
+            found |= {name: given for name, given in layer.items() if name not in silent}
+        return found
+
+    @functools.cached_property
+    def values(self) -> Mapping[str, Any]:
+        """The value of every option. The model's limits give way to those that were asked for.
+
+        Its least number of tokens is never more than the most allowed, as in Hugging Face; its most
+        is never less than the least that the user asked for.
+        """
+        values = {field: option.default for field, option in self.options.items()}
+        values |= {field: given.value for field, given in self.given.items()}
+        if values.get("min_new_tokens", 0) > values.get("max_new_tokens", 0):
+            if self._is_models("min_new_tokens"):
+                values["min_new_tokens"] = values["max_new_tokens"]
+            elif self._is_models("max_new_tokens"):
+                values["max_new_tokens"] = values["min_new_tokens"]
+        return values
+
+    @property
+    def from_model(self) -> Mapping[str, Any]:
+        """The values in force that are the model's own."""
+        return {field: self.values[field] for field in self.given if self._is_models(field)}
+
+    def make(self, group: type[T]) -> T:
+        """Build a group of options; one that the command does not take has its default.
+
+        Raises:
+            UsageError: if options do not go together; ranges were checked when they were read.
+        """
+        fields = [option.field for option in options_of(group)]
+        with self.naming_origins():
+            return group(**{f: self.values[f] for f in fields if f in self.values})
+
+    def check(self) -> "Settings":
+        """Check what options ask of one another, before anything takes time; return the settings.
+
+        Raises:
+            UsageError: naming two of them.
+        """
+        with self.naming_origins():
+            check_together(self.values)
+        return self
+
+    @contextmanager
+    def naming_origins(self) -> Iterator[None]:
+        """Let an error about an option say the variable or file that its value comes from."""
+        origins = {field: given.origin for field, given in self.given.items() if given.origin}
+        try:
+            yield
+        except Gpt2Error as error:
+            error.origins = {**origins, **error.origins}
+            if isinstance(error, ModelError) and "model" in origins:
+                error.add_note(f"(the model is named by {origins['model']})")
+            if "{offline}" in error.advice and "offline" in origins:
+                origin = origins["offline"]
+                error.add_note(f"(offline mode is set by {origin}; --no-offline overrules it)")
+            raise
+
+    def _is_models(self, field: str) -> bool:
+        return field in self.given and self.given[field].origin == _MODEL
+
+
+def find_settings(
+    options: Iterable[Option], flags: Mapping[str, Any], *, own: bool = True
+) -> Settings:
+    """Return the settings of a command from what the command line says; None: nothing.
+
+    `own`: also from the user's environment and config file.
 
     Raises:
-        UsageError: if a value of the user's is out of range.
-        ModelError: if a value of the model's is.
+        UsageError: naming the option, or the variable or the file and its key, of what is no value;
+            and a key that there is not.
     """
-    known = {field.name for field in fields(config_type)}
-    own = {
-        ours: generation_config[theirs]
-        for theirs, ours in FROM_MODEL.items()
-        if ours in known and generation_config.get(theirs) is not None and given.get(ours) is None
+    taken = {option.field: option for option in options}
+    said = {
+        field: Given(taken[field].check(value))
+        for field, value in flags.items()
+        if value is not None
     }
-    chosen = {name: value for name, value in given.items() if name in known and value is not None}
-    usual = {name: value for name, value in built_in.items() if name in known}
-    defaults = asdict(config_type(**(usual | chosen)))  # whatever is wrong here is the user's
-    try:
-        check_types(config_type, own)
-        own = _give_way(own, defaults)
-        return Settings(config_type(**(usual | own | chosen)), own)
-    except UsageError as error:
-        raise ModelError(f"the model's generation_config.json: {error}") from error
+    settings = Settings(taken, (said,))
+    for read in (read_environment, read_file) if own else ():
+        silent = _silence(settings.given)  # what is wrong there does no harm
+        read_too = [o for o in taken.values() if o.settable and o.field not in silent]
+        settings = Settings(taken, (*settings.layers, read(read_too)))
+    return settings
 
 
-def _give_way(own: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the model's values, its limits brought into agreement with those that hold anyway.
-
-    Its least number of tokens is never more than the most allowed, as in Hugging Face; its most
-    is never less than the least that the user asked for.
-    """
-    fitting = dict(own)
-    if "max_new_tokens" in own and 0 <= own["max_new_tokens"] < others["min_new_tokens"]:
-        fitting["max_new_tokens"] = others["min_new_tokens"]
-    if "min_new_tokens" in own:
-        most = fitting.get("max_new_tokens", others["max_new_tokens"])
-        fitting["min_new_tokens"] = min(own["min_new_tokens"], most)
-    return fitting
+def settable_options() -> list[Option]:
+    """Return every option that has a variable and a key."""
+    return [option for group in SETTABLE for option in options_of(group) if option.settable]
 
 
-def check_types(config_type: "type[DataclassInstance]", own: Mapping[str, Any]) -> None:
-    """Check what a JSON text said; options of the command line have their types already.
+def find_option(name: str) -> Option:
+    """Return the option of a key, with or without its dashes.
 
     Raises:
-        UsageError: naming the option, as the configuration itself does for ranges.
+        UsageError: if there is none; suggests the nearest.
     """
-    for field in fields(config_type):
-        if field.name not in own or field.type not in _JSON_TYPES:
-            continue
-        allowed, wanted = _JSON_TYPES[field.type]
-        value = own[field.name]
-        is_flag = isinstance(value, bool)  # which Python takes for a whole number too
-        if not isinstance(value, allowed) or is_flag is not (allowed == (bool,)):
-            option = field.name.replace("_", "-")
-            raise UsageError(f"--{option}: expected {wanted}, found {shorten(json.dumps(value))}")
+    options = {option.field: option for option in settable_options()}
+    key = name.lstrip("-").replace("-", "_")
+    if key not in options:
+        near = [known for known in options if key and known.startswith(key)]
+        near = near or difflib.get_close_matches(key, options, n=1)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`gpt2 config show` lists them all"
+        raise UsageError(f"there is no setting {name}", hint)
+    return options[key]
+
+
+def read_environment(options: Iterable[Option]) -> Layer:
+    """Return what the environment says of options.
+
+    Raises:
+        UsageError: naming the variable of what is no value.
+    """
+    found = {}
+    for option in options:
+        text = read_variable(option.field)
+        if text is not None:
+            origin = variable_of(option.field)
+            with _from(option, origin):
+                found[option.field] = Given(option.parse(from_bytes(text, option.field)), origin)
+    return found
+
+
+def read_file(options: Iterable[Option]) -> Layer:
+    """Return what the config file says of options.
+
+    Raises:
+        UsageError: naming the file and its key of what is no value, and a key that there is not.
+    """
+    values = read_config()
+    _check_keys(values)
+    found = {}
+    for option in options:
+        if option.field in values:
+            origin = f"{config_file()}: {option.field}"
+            with _from(option, origin):
+                found[option.field] = Given(option.read(values[option.field]), origin)
+    return found
+
+
+def _silence(found: Layer) -> set[str]:
+    """Return the options that what is given leaves nothing to say of, farther from the user."""
+    others = {
+        other
+        for name, given in found.items()
+        if given.value is not False
+        for other in TAKES_PLACE_OF.get(name, ())
+    }
+    return found.keys() | others
+
+
+@contextmanager
+def _from(option: Option, origin: str) -> Iterator[None]:
+    """Let an error about an option say where its value stands."""
+    try:
+        yield
+    except UsageError as error:
+        error.origins = {option.field: origin}
+        raise
+
+
+def _check_keys(values: Mapping[str, Any]) -> None:
+    for key, value in values.items():
+        try:
+            find_option(key)
+        except UsageError as error:
+            in_table = isinstance(value, dict)
+            fault = f"expected settings in no table, found [{key}]" if in_table else str(error)
+            mended = f"`gpt2 config unset {shlex.quote(key)}` removes it"
+            raise UsageError(f"{config_file()}: {fault}; {mended}") from error

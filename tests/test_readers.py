@@ -17,10 +17,9 @@ from export.tokenizer import read_tokenizer
 from gpt2cli import user_settings
 from gpt2cli.batch.journal import read_header
 from gpt2cli.chat.saved import SessionFile, read_conversation
-from gpt2cli.commands.options import ConstraintOptions
-from gpt2cli.commands.start import give_constraint
 from gpt2cli.errors import Gpt2Error
 from gpt2cli.model_folder import read_manifest
+from gpt2cli.options import read_schema
 from gpt2cli.store.default import DefaultMemory, recall_default
 from gpt2cli.store.hub_files import find_missing
 from gpt2cli.store.references import Reference
@@ -94,9 +93,7 @@ _LOUD: Final[Mapping[str, Callable[[Folder], object]]] = {
     "chat.json": lambda folder: read_conversation(folder / "chat.json"),
     "session.json": lambda folder: SessionFile(folder / "session.json", model="m").read(),
     "out.resume.json": lambda folder: read_header(folder / "out"),
-    "schema.json": lambda folder: give_constraint(
-        ConstraintOptions(json_schema=folder / "schema.json")
-    ),
+    "schema.json": lambda folder: read_schema(folder / "schema.json"),
 }
 # Those that do without what they cannot read, and what they then return.
 _SILENT: Final[Mapping[str, tuple[Callable[[Folder], object], object]]] = {

@@ -1,6 +1,6 @@
 """Records in, records out: a reader that never blocks the loop, order, and resuming."""
 
-from gpt2cli.batch.items import BatchItem, ItemDefaults, ItemParser, ItemSource
+from gpt2cli.batch.items import BatchItem, ItemParser, ItemSource
 from gpt2cli.batch.journal import (
     Journal,
     JournalHeader,
@@ -17,7 +17,6 @@ __all__ = [
     "BatchItem",
     "BatchRun",
     "InputReader",
-    "ItemDefaults",
     "ItemParser",
     "ItemSource",
     "Journal",

@@ -54,4 +54,4 @@ def is_torn(line: bytes) -> bool:
 
 def damaged(journal: BinaryIO) -> OutputError:
     """Return the error of a journal that says what no run wrote."""
-    return OutputError(f"{journal.name} is damaged; remove it to begin anew without --resume")
+    return OutputError(f"{journal.name} is damaged", "remove it to begin anew without {resume}")

@@ -1,23 +1,16 @@
 """What a JSON record may say: an object with a prompt, an id, and options with their types."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, Final
 
 from export.small_files import ReadError, find_half_pair, parse_json
+from gpt2cli.config import OF_A_PROMPT
 from gpt2cli.errors import PromptError, UsageError, shorten
-from gpt2cli.generation import GenerationConfig, Overflow, Request
-from gpt2cli.sampling import BeamConfig, ConstraintConfig, SamplingConfig
-from gpt2cli.settings import check_types
+from gpt2cli.option_kinds import options_of
+from gpt2cli.settings import Given
 
-_CONFIGURATIONS: Final = (SamplingConfig, GenerationConfig, BeamConfig, ConstraintConfig)
-_OPTIONS: Final = frozenset(
-    {"seed", "samples", "allow_special", "greedy", "logprobs"}
-    | {field.name for kind in _CONFIGURATIONS for field in fields(kind)}
-)
-_TEXTS: Final = frozenset({"stop", "ban", "choice"})  # that take several texts
-_KNOWN: Final = _OPTIONS | {"prompt", "id"}
+_OPTIONS: Final = {option.field: option for kind in OF_A_PROMPT for option in options_of(kind)}
+_KNOWN: Final = _OPTIONS.keys() | {"prompt", "id"}
 
 
 def read_object(text: str) -> dict[str, Any]:
@@ -65,59 +58,17 @@ def refuse_half_pairs(record: Mapping[str, Any]) -> None:
         raise PromptError(f"the record has half of a surrogate pair, {half}, which is no character")
 
 
-def read_options(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's options with the types of the configurations' fields.
-
-    `greedy` stays, and if it is true the temperature is 0.
+def read_options(record: Mapping[str, Any]) -> dict[str, Given]:
+    """Return a record's options by field.
 
     Raises:
-        UsageError: naming the option that is unknown or of a wrong type.
+        UsageError: naming the option that is unknown, of a wrong type, or out of range.
     """
     unknown = [name for name in record if name not in _KNOWN]
     if unknown:
         names = shorten(", ".join(unknown))
         raise UsageError(f"unknown option {names}; known are {', '.join(sorted(_KNOWN))}")
-    own = {name: value for name, value in record.items() if name in _OPTIONS}
-    if not isinstance(own.get("greedy", False), bool):
-        raise UsageError("--greedy: expected true or false")
-    if "json_schema" in own:
-        own["json_schema"] = _read_schema(own["json_schema"])
-    for kind in (*_CONFIGURATIONS, Request):
-        check_types(kind, own)
-    if own.get("greedy"):
-        own["temperature"] = 0.0
-    for name in _TEXTS & own.keys():
-        own[name] = _read_texts(name, own[name])
+    own = {name: _OPTIONS[name].read(value) for name, value in record.items() if name in _OPTIONS}
     if own.get("choice") == ():
-        raise UsageError("--choice: expected at least one text, found an empty list")
-    if "logit_bias" in own:
-        own["logit_bias"] = _read_biases(own["logit_bias"])
-    if "overflow" in own:
-        own["overflow"] = _read_overflow(own["overflow"])
-    return own
-
-
-def _read_texts(name: str, value: Any) -> tuple[str, ...]:
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise UsageError(f"--{name}: expected a text or a list of texts")
-    return tuple(texts)
-
-
-def _read_schema(value: Any) -> str:
-    if not isinstance(value, dict):
-        raise UsageError("--json-schema: expected a JSON schema, an object")
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _read_biases(value: Any) -> tuple[tuple[str, float], ...]:
-    biases = value.values() if isinstance(value, dict) else [None]
-    if not all(isinstance(x, int | float) and not isinstance(x, bool) for x in biases):
-        raise UsageError('--logit-bias: expected an object {"ID_OR_TEXT": number, …}')
-    return tuple(value.items())
-
-
-def _read_overflow(value: Any) -> Overflow:
-    if value not in list(Overflow):
-        raise UsageError(f"--overflow: expected one of {', '.join(Overflow)}")
-    return Overflow(value)
+        raise UsageError(option="choice", expected="at least one text", found="an empty list")
+    return {name: Given(value) for name, value in own.items()}

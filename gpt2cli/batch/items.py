@@ -2,7 +2,7 @@
 
 import codecs
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from export.small_files import ReadError, decode
@@ -16,26 +16,12 @@ from gpt2cli.batch.fields import (
 )
 from gpt2cli.batch.reader import InputReader
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError
-from gpt2cli.generation import GenerationConfig, PreparedRequest, Request, prepare, seed_of
+from gpt2cli.generation import PreparedRequest, Request, make_request, prepare, seed_of
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.sampling import BeamConfig, ConstraintConfig, SamplingConfig
-from gpt2cli.settings import settle
+from gpt2cli.settings import Settings
 from gpt2cli.tokenizer import Tokenizer
 
 _BLANK: Final = codecs.BOM_UTF8 + b" \t\r\n"
-_CONSTRAINTS: Final = frozenset(field.name for field in fields(ConstraintConfig))
-
-
-@dataclass(frozen=True, slots=True)
-class ItemDefaults:
-    """What holds for a record that says nothing else."""
-
-    given: Mapping[str, Any]  # the command line's options by field name; None: not given
-    generation_config: Mapping[str, Any]
-    run_seed: int
-    samples: int = 1
-    allow_special: bool = False
-    logprobs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +46,17 @@ class ItemParser:
 
     def __init__(
         self,
-        defaults: ItemDefaults,
+        settings: Settings,
         tokenizer: Tokenizer,
         shape: ModelShape,
         *,
+        run_seed: int,
         jsonl: bool,
         max_slots: int,
     ) -> None:
-        """`max_slots`: how many beams there can be."""
-        self._defaults = defaults
+        """Parse with `settings` for what a record does not say; `max_slots`: of beams."""
+        self._settings = settings
+        self._run_seed = run_seed
         self._tokenizer = tokenizer
         self._shape = shape
         self._jsonl = jsonl
@@ -86,7 +74,7 @@ class ItemParser:
             refuse_half_pairs(fields)
             prepared = prepare(self._build(prompt, fields, index), self._tokenizer, self._shape)
         except Gpt2Error as failure:
-            error = _explain(failure)
+            error = str(failure)
         return BatchItem(index, digest(record), identity, prompt, prepared, error)
 
     def is_blank(self, record: bytes | PromptError) -> bool:
@@ -110,31 +98,12 @@ class ItemParser:
             UsageError: naming the option that is unknown or out of range.
         """
         own = read_options(record)
-        given = {**self._defaults.given, **own}
-        if self._defaults.given.get("greedy") and not given["greedy"]:
-            given["temperature"] = own.get("temperature")  # --greedy gave the other
-        if _CONSTRAINTS & own.keys():  # the command line's gives way, of whatever kind it is
-            given |= dict.fromkeys(_CONSTRAINTS - own.keys())
-        generation_config = self._defaults.generation_config
-        return Request(
-            prompt=prompt,
-            sampling=settle(SamplingConfig, given, generation_config).config,
-            generation=settle(GenerationConfig, given, generation_config).config,
-            search=self._settle_search(given),
-            constraint=settle(ConstraintConfig, given, {}).config,
-            seed=own.get("seed", seed_of(self._defaults.run_seed, index)),
-            samples=own.get("samples", self._defaults.samples),
-            index=index,
-            allow_special=own.get("allow_special", self._defaults.allow_special),
-            logprobs=own.get("logprobs", self._defaults.logprobs),
-        )
-
-    def _settle_search(self, given: Mapping[str, Any]) -> BeamConfig:
-        search = settle(BeamConfig, given, self._defaults.generation_config).config
-        if search.beams > self._max_slots:
-            expected = f"at most {self._max_slots}, what --batch-size gives the device room for"
-            raise UsageError(f"--beams: expected {expected}, found {search.beams}")
-        return search
+        seed = own["seed"].value if "seed" in own else seed_of(self._run_seed, index)
+        request = make_request(self._settings.over(own), prompt, seed=seed, index=index)
+        if request.search.beams > self._max_slots:
+            expected = f"at most {self._max_slots}, what {{batch_size}} gives the device room for"
+            raise UsageError(option="beams", expected=expected, found=request.search.beams)
+        return request
 
 
 class ItemSource:
@@ -179,11 +148,3 @@ class ItemSource:
     def give_back(self, item: BatchItem) -> None:
         """Give the item again the next time."""
         self._given_back = item
-
-
-def _explain(error: Gpt2Error) -> str:
-    """Return an error's text, with the option that it begins with under its name in records."""
-    option, colon, rest = str(error).partition(":")
-    if isinstance(error, UsageError) and option.startswith("--"):
-        option = option.removeprefix("--").replace("-", "_")
-    return f"{option}{colon}{rest}"

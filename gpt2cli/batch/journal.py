@@ -175,7 +175,7 @@ def _telling_how_to_go_on() -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(
-            f"cannot write the result: {error.strerror}; --resume goes on from here"
+            f"cannot write the result: {error.strerror}", "{resume} goes on from here"
         ) from error
 
 
@@ -212,7 +212,7 @@ def _parse_header(line: bytes, path: Path) -> Mapping[str, Any] | None:
     except (ReadError, TypeError, KeyError):
         fits = False
     if not fits:
-        raise OutputError(f"{path} is damaged; remove it to begin anew without --resume")
+        raise OutputError(f"{path} is damaged", "remove it to begin anew without {resume}")
     return header
 
 
@@ -227,8 +227,9 @@ def _refuse_difference(before: Mapping[str, Any], now: JournalHeader) -> None:
         values = [json.dumps(side.get(name), ensure_ascii=False) for side in (known, new)]
         if values[0] != values[1]:
             raise UsageError(
-                f"--resume: the run was begun with {name} {values[0]}, now it is {values[1]}; "
-                "give the same, or begin anew without --resume"
+                f"the run was begun with {name} {values[0]}, now it is {values[1]}",
+                "give the same, or begin anew without {resume}",
+                option="resume",
             )
 
 

@@ -6,7 +6,7 @@ from gpt2cli.batch.entries import Entry, damaged, digest, is_torn
 from gpt2cli.batch.items import BatchItem, ItemSource
 from gpt2cli.errors import OutputError
 
-_SAME_INPUT: Final = "give the same input, or leave out --resume to begin anew"
+_SAME_INPUT: Final = "give the same input, or leave out {resume} to begin anew"
 
 
 def match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int, int]:
@@ -23,7 +23,7 @@ def match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int,
         item = items.take_next()
         if item is None:
             fault = f"the input has {done} records, more were begun before"
-            raise OutputError(f"--resume: {fault}; {_SAME_INPUT}")
+            raise OutputError(fault, _SAME_INPUT, option="resume")
         failed = _match_record(item, entry, journal, results, line_number=lines + 1)
         if failed is None:
             items.give_back(item)
@@ -48,7 +48,7 @@ def _match_record(
             return None
         if entry.record != item.digest:
             fault = f"record {item.index} of the input is not the one of before"
-            raise OutputError(f"--resume: {fault}; {_SAME_INPUT}")
+            raise OutputError(fault, _SAME_INPUT, option="resume")
         if (entry.number, entry.sample) != (item.index, sample):
             raise damaged(journal)
         line = results.readline()
@@ -56,9 +56,9 @@ def _match_record(
             if is_torn(line) or _is_known(line, journal):
                 return None
             raise OutputError(
-                f"--resume: line {line_number + sample} of {results.name} is not what the run "
-                "wrote; remove it (what is missing is made again), or leave out --resume to begin "
-                "anew"
+                f"line {line_number + sample} of {results.name} is not what the run wrote",
+                "remove it (what is missing is made again), or leave out {resume} to begin anew",
+                option="resume",
             )
         failed |= entry.failed
     return failed

@@ -54,7 +54,9 @@ class Result:
     @property
     def error(self) -> str | None:
         """Why there is no completion, or not all of it."""
-        return self.item.error if self.finish is None else self.finish.error
+        if self.finish is None:
+            return self.item.error
+        return None if self.finish.error is None else str(self.finish.error)
 
     @property
     def done(self) -> bool:

@@ -7,25 +7,23 @@ from typing import Final
 from gpt2cli.chat.context import Room, cut, fit, ids_that_spell, see
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.chat.templates import TEMPLATES, Template
+from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig, SeedConfig
 from gpt2cli.errors import UsageError
 from gpt2cli.generation import (
     Counts,
     Finish,
     FinishReason,
-    GenerationConfig,
     KeptSlot,
     LogitsEngine,
-    Overflow,
     PreparedRequest,
     Request,
-    check_seed,
     draw_seed,
     generate,
     prepare,
     seed_of,
 )
 from gpt2cli.generation.vocabulary import find_bans, find_biases
-from gpt2cli.sampling import Sampler, SamplingConfig
+from gpt2cli.sampling import Sampler
 from gpt2cli.tokenizer import Tokenizer, overlap
 
 _ROOM_SHARE: Final = 4  # at most one part in four of the context is held free for the reply
@@ -44,8 +42,7 @@ class ChatSettings:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        if self.seed is not None:
-            check_seed(self.seed)
+        SeedConfig(seed=self.seed)
 
 
 @dataclass(slots=True)

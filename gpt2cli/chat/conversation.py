@@ -34,11 +34,12 @@ class Conversation:
     turns: tuple[Turn, ...] = ()
 
     def __post_init__(self) -> None:
-        for option, name in (("--user-name", self.user_name), ("--bot-name", self.bot_name)):
+        for option, name in (("user_name", self.user_name), ("bot_name", self.bot_name)):
             if name != name.strip() or len(name.splitlines()) != 1:
-                raise UsageError(f"{option}: expected a name on one line, found {name!r}")
+                raise UsageError(option=option, expected="a name on one line", found=repr(name))
         if self.user_name == self.bot_name:
-            raise UsageError(f"--bot-name: expected another name than {self.user_name!r}")
+            fault = f"expected another name than {self.user_name!r}"
+            raise UsageError(fault, option="bot_name")
 
     @property
     def first(self) -> int:

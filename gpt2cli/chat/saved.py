@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from export.small_files import LARGE, MissingFileError, ReadError, parse_json, read_bytes
 from gpt2cli.chat.conversation import Conversation, Turn
+from gpt2cli.config import SeedConfig
 from gpt2cli.errors import ConversationError, OutputError, UsageError, shorten
-from gpt2cli.generation import FinishReason, check_seed
+from gpt2cli.generation import FinishReason
 from gpt2cli.whole_file import replacing
 
 _VERSION: Final = 1
@@ -152,7 +153,7 @@ def _parse_turn(value: Any, before: list[Turn]) -> Turn:
     if not isinstance(value, dict):
         raise ValueError(f"expected an object as turn, found {_show(value)}")
     seed = _get(value, "seed", int, "a whole number")
-    check_seed(seed)
+    SeedConfig(seed=seed)
     first = _get(value, "first", int, "a whole number")
     least = before[-1].first if before else 0
     if not least <= first <= len(before):

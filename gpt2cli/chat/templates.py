@@ -88,7 +88,8 @@ class DialoGPT:
         self, conversation: Conversation, tokenizer: Tokenizer, *, allow_special: bool
     ) -> None:
         if not tokenizer.eos_token_ids:
-            raise UsageError("--template: expected a model with an EOS token for dialogpt")
+            expected = "a model with an EOS token for dialogpt"
+            raise UsageError(option="template", expected=expected)
         self._system = conversation.system
         self._tokenizer = tokenizer
         self._allow_special = allow_special

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING
 import typer
 
 from gpt2cli import exit_codes
-from gpt2cli.commands.option_groups import flatten
-from gpt2cli.commands.options import BenchOptions, ModelOptions
+from gpt2cli.bench_config import BenchConfig
+from gpt2cli.config import ModelConfig, ReportConfig
+from gpt2cli.options import takes
+from gpt2cli.settings import Settings
 
 if TYPE_CHECKING:
     from gpt2cli.bench import Bench
     from gpt2cli.terminal.notes import Notes
 
 
-@flatten
-def bench(*, measuring: BenchOptions, model: ModelOptions) -> None:
+@takes(BenchConfig, ReportConfig, ModelConfig, without={"stats"})
+def bench(*, settings: Settings) -> None:
     """Measure how fast a model runs on this machine.
 
     Times, over several rounds after a warm-up: loading the model, a request to
@@ -38,8 +40,9 @@ def bench(*, measuring: BenchOptions, model: ModelOptions) -> None:
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import open_result
 
-    with Notes(quiet=measuring.quiet) as notes, open_result(None) as writer:
-        run = _get_ready(measuring, model, notes)
+    quiet = settings.make(ReportConfig).quiet
+    with Notes(quiet=quiet) as notes, open_result(None) as writer:
+        run = _get_ready(settings, notes)
         for piece in run.run():
             if writer.is_abandoned():
                 raise typer.Exit(exit_codes.DONE)
@@ -48,22 +51,19 @@ def bench(*, measuring: BenchOptions, model: ModelOptions) -> None:
 
         from gpt2cli.terminal.bench_view import format_bench
 
-        writer.write(format_bench(run, json=measuring.json))
+        writer.write(format_bench(run, json=settings.make(BenchConfig).json))
 
 
-def _get_ready(measuring: BenchOptions, model: ModelOptions, notes: "Notes") -> "Bench":
-    """Check the options, and load the model once: for its context, and to export it if need be."""
-    from gpt2cli.bench import Bench, BenchConfig  # heavy: not for --help
-    from gpt2cli.commands.start import load
+def _get_ready(settings: Settings, notes: "Notes") -> "Bench":
+    """Load the model once: for its context, and to export it if need be."""
+    from gpt2cli.bench import Bench  # heavy: not for --help
+    from gpt2cli.loading import load_model
     from gpt2cli.terminal.notes import Notes
 
-    config = BenchConfig(
-        rounds=measuring.rounds,
-        prompt_lengths=tuple(measuring.prompt_length or ()),
-        batch_sizes=tuple(measuring.batch_size or BenchConfig().batch_sizes),
-    )
-    slots = max(config.batch_sizes)
-    open_model = partial(load, model, max_slots=slots, min_slots=slots)  # fewer measure nothing
-    n_positions = open_model(listener=notes).engine.shape.n_positions
+    config = settings.make(BenchConfig)
+    slots = max(config.batch_size)
+    model = settings.make(ModelConfig)
+    load = partial(load_model, model, max_slots=slots, min_slots=slots)  # fewer measure nothing
+    n_positions = load(listener=notes).engine.shape.n_positions
     silent = Notes(quiet=True)  # what it told once it need not tell again
-    return Bench(config.settle(n_positions), partial(open_model, listener=silent))
+    return Bench(config.fit(n_positions), partial(load, listener=silent))

@@ -1,19 +1,26 @@
 """`gpt2 chat`: a conversation, typed on a terminal or read from a script."""
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import typer
 
 from gpt2cli import exit_codes
-from gpt2cli.commands.option_groups import flatten
-from gpt2cli.commands.options import (
-    ChatFormOptions,
-    LimitOptions,
-    ModelOptions,
-    ReportOptions,
-    SamplingOptions,
+from gpt2cli.config import (
+    AUTO,
+    REPORT,
+    GenerationConfig,
+    ModelConfig,
+    ReportConfig,
+    SamplingConfig,
+    SeedConfig,
+    TextConfig,
 )
 from gpt2cli.errors import UsageError
+from gpt2cli.option_kinds import FILE, SWITCH, TEXT, one_of, option
+from gpt2cli.options import takes
+from gpt2cli.settings import Settings
 
 if TYPE_CHECKING:
     from gpt2cli.commands.start_chat import ReadyChat
@@ -23,15 +30,44 @@ if TYPE_CHECKING:
     from gpt2cli.terminal.result import ResultWriter
 
 
-@flatten
-def chat(
-    *,
-    form: ChatFormOptions,
-    sampling: SamplingOptions,
-    limits: LimitOptions,
-    report: ReportOptions,
-    model: ModelOptions,
-) -> None:
+_CHAT: Final = "Conversation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatConfig:
+    """Who speaks, in what form the model sees it, and where it is kept."""
+
+    user_name: str | None = option(
+        None, "Your name in the transcript.", _CHAT,
+        kind=TEXT, metavar="NAME", usual="User", settable=False,
+    )  # fmt: skip
+    bot_name: str | None = option(
+        None, "The model's name in the transcript.", _CHAT,
+        kind=TEXT, metavar="NAME", usual="Bot", settable=False,
+    )  # fmt: skip
+    system: str | None = option(
+        None, "Text before the conversation, kept when old turns go.", _CHAT,
+        kind=TEXT, settable=False,
+    )  # fmt: skip
+    template: str = option(
+        AUTO, "Form in which the model sees the conversation: lines that begin with a name, or "
+        "DialoGPT's.", _CHAT, kind=one_of((AUTO, "transcript", "dialogpt")),
+        usual="auto: DialoGPT's if the model's config.json says so", settable=False,
+    )  # fmt: skip
+    session: Path | None = option(
+        None, "Keep the conversation in FILE after each turn, and take it up again from there.",
+        _CHAT, kind=FILE, usual="it is not kept", settable=False,
+    )  # fmt: skip
+    json: bool = option(
+        False, "Print one JSON record per turn, not text.", REPORT, kind=SWITCH, settable=False
+    )
+
+
+@takes(
+    ChatConfig, TextConfig, SamplingConfig, SeedConfig, GenerationConfig, ReportConfig, ModelConfig,
+    max_new_tokens=128,
+)  # fmt: skip
+def chat(*, settings: Settings) -> None:
     """Talk with a model.
 
     It sees a transcript and writes its next line. /help lists the commands.
@@ -43,18 +79,19 @@ def chat(
 
     gpt2 chat --json < script.txt | jq -r .completion
     """
-    from gpt2cli.commands.start_chat import check
+    from gpt2cli.commands.start_chat import begin
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import open_result
 
-    check(sampling, limits, form)
+    form, report = settings.make(ChatConfig), settings.make(ReportConfig)
+    begin(form)  # what is wrong with a name is told before anything takes time
     with Notes(quiet=report.quiet) as notes, open_result(None) as writer:
         source = _open_source(notes)
         if not source.has_more():
             return  # nothing will be said, so no model is needed
         from gpt2cli.commands.start_chat import get_ready  # heavy: not for --help
 
-        ready = get_ready(sampling=sampling, limits=limits, model=model, form=form, listener=notes)
+        ready = get_ready(settings, form, listener=notes)
         notes.pause()
         view = _choose_view(ready, writer, as_records=form.json)
         if source.on_terminal:
@@ -115,7 +152,7 @@ def _run(
     dialogue = Dialogue(
         chat=ready.chat,
         model=ready.model,
-        options=ready.options,
+        settings=ready.settings,
         session=ready.session,
         source=source,
         view=view,

@@ -82,24 +82,26 @@ def _help(dialogue: "Dialogue", argument: str) -> None:
 
 
 def _set(dialogue: "Dialogue", argument: str) -> None:
-    from gpt2cli.commands.chat_settings import find_option
+    from gpt2cli.commands.chat_settings import change, describe, find_option, make_chat_settings
 
     name, value = _split(argument)
     if not name:
-        dialogue.notes.report(_format_pairs(dialogue.options.describe()))
+        dialogue.notes.report(_format_pairs(describe(dialogue.settings)))
         return
     option = find_option(name)
     if value:
-        changed = dialogue.options.change(name, value)
-        dialogue.chat.change_settings(changed.settle()[0])
-        dialogue.options = changed
+        changed = change(dialogue.settings, option, value)
+        dialogue.chat.change_settings(make_chat_settings(changed))
+        dialogue.settings = changed
         if option.field == "seed":
             dialogue.chat.restart_seed()
-    told = f"{option.name} {dialogue.options.describe()[option.name]}"
-    dialogue.notes.report(told if value else f"{told}\n{option.help}")
+    told = f"{option.name} {describe(dialogue.settings)[option.name]}"
+    dialogue.notes.report(told if value else f"{told}\n{option.told}")
 
 
 def _show(dialogue: "Dialogue", argument: str) -> None:
+    from gpt2cli.commands.chat_settings import describe
+
     chat, stored = dialogue.chat, dialogue.model.stored
     conversation = chat.conversation
     revision = f" ({stored.revision[:12]})" if stored.revision else ""
@@ -112,7 +114,7 @@ def _show(dialogue: "Dialogue", argument: str) -> None:
         "turns": str(len(conversation.turns)),
         "session": str(dialogue.session.path) if dialogue.session else "not kept",
     }
-    dialogue.notes.report(_format_pairs(about | dialogue.options.describe()))
+    dialogue.notes.report(_format_pairs(about | describe(dialogue.settings)))
 
 
 def _undo(dialogue: "Dialogue", argument: str) -> None:

@@ -1,82 +1,59 @@
-"""What `/set` changes: every sampling and limit option, by the declarations of the command line."""
+"""What `/set` changes: every sampling and limit option."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
 from typing import Any, Final
 
 from gpt2cli.chat import ChatSettings
-from gpt2cli.commands.option_values import DeclaredOption, declared_options
-from gpt2cli.commands.options import LimitOptions, SamplingOptions
-from gpt2cli.commands.start import give_limits, give_sampling, settle_options
-from gpt2cli.commands.user_defaults import find_defaults
+from gpt2cli.config import GenerationConfig, SamplingConfig, SeedConfig
 from gpt2cli.errors import UsageError
+from gpt2cli.option_kinds import SWITCH, Option, options_of
+from gpt2cli.settings import Given, Settings, find_settings
 
-BUILT_IN: Final[Mapping[str, Any]] = {"max_new_tokens": 128}  # of chat alone
+_GROUPS: Final = (SamplingConfig, SeedConfig, GenerationConfig)
 _DEFAULT: Final = "default"
-_ALIKE: Final = ("temperature", "greedy")  # greedy is a temperature
+_ALIKE: Final = frozenset({"temperature", "greedy"})  # greedy is a temperature
 
 
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """The options that hold now, with the model's own defaults behind them."""
+def make_chat_settings(settings: Settings) -> ChatSettings:
+    """Return what replies are made by.
 
-    sampling: SamplingOptions
-    limits: LimitOptions
-    generation_config: Mapping[str, Any]
-
-    def settle(self) -> tuple[ChatSettings, Mapping[str, Any]]:
-        """Return the settings, and which of their values are the model's own.
-
-        Raises:
-            UsageError: naming the option whose value is out of range.
-        """
-        given = give_sampling(self.sampling) | give_limits(self.limits)
-        settled = settle_options(given, self.generation_config, built_in=BUILT_IN)
-        settings = ChatSettings(
-            sampling=settled.sampling, generation=settled.generation, seed=self.sampling.seed
-        )
-        return settings, settled.from_model
-
-    def change(self, name: str, text: str) -> "ChatOptions":
-        """Return the options with one value changed.
-
-        `default` takes back what was given: then the environment, the config file or the model
-        say what holds.
-
-        Raises:
-            UsageError: if there is no such option, or its value is none.
-        """
-        option = find_option(name)
-        values = _defaults_of(option) if text == _DEFAULT else {option.field: option.parse(text)}
-        if option.field in {field.field for field in declared_options(LimitOptions)}:
-            return self._checked(limits=replace(self.limits, **values))
-        if option.field == "temperature" and text != _DEFAULT:
-            values["greedy"] = False
-        return self._checked(sampling=replace(self.sampling, **values))
-
-    def describe(self) -> dict[str, str]:
-        """Return each option's value in force, by its name."""
-        settings, _ = self.settle()
-        values = {
-            **asdict(settings.sampling),
-            **asdict(settings.generation),
-            "seed": "random" if settings.seed is None else settings.seed,
-            "greedy": settings.sampling.greedy,
-        }
-        return {option.name: _show(values[option.field]) for option in all_options()}
-
-    def _checked(self, **changes: Any) -> "ChatOptions":
-        changed = replace(self, **changes)
-        changed.settle()
-        return changed
+    Raises:
+        UsageError: naming options that do not go together.
+    """
+    return ChatSettings(
+        sampling=settings.make(SamplingConfig),
+        generation=settings.make(GenerationConfig),
+        seed=settings.make(SeedConfig).seed,
+    )
 
 
-def all_options() -> list[DeclaredOption]:
+def change(settings: Settings, option: Option, text: str) -> Settings:
+    """Return the settings with one value changed.
+
+    `default` takes back what was given: then the environment, the config file or the model say what
+    holds.
+
+    Raises:
+        UsageError: if the value is none, or does not go with the others.
+    """
+    if text == _DEFAULT:
+        fields = _ALIKE if option.field in _ALIKE else {option.field}
+        behind = find_settings((settings.options[field] for field in fields), {})
+        return settings.without(fields).over(behind.given).check()
+    return settings.over({option.field: Given(option.parse(_unquote(text)))}).check()
+
+
+def describe(settings: Settings) -> dict[str, str]:
+    """Return each option's value in force, by its name."""
+    return {o.name: _show(o, settings.values[o.field]) for o in all_options()}
+
+
+def all_options() -> list[Option]:
     """Return every option that can be set."""
-    return [*declared_options(SamplingOptions), *declared_options(LimitOptions)]
+    return [option for group in _GROUPS for option in options_of(group)]
 
 
-def find_option(name: str) -> DeclaredOption:
+def find_option(name: str) -> Option:
     """Return the option of a name, with or without its dashes, `_` for `-`.
 
     Raises:
@@ -89,20 +66,17 @@ def find_option(name: str) -> DeclaredOption:
     return options[wanted]
 
 
-def _defaults_of(option: DeclaredOption) -> dict[str, Any]:
-    """Return what holds of an option, and of one that means the same, if nothing is given."""
-    names = _ALIKE if option.field in _ALIKE else (option.field,)
-    options = [option for option in all_options() if option.field in names]
-    defaults = find_defaults(options, {})
-    return {
-        option.field: defaults[option.field].value if option.field in defaults else option.default
-        for option in options
-    }
+def _unquote(text: str) -> str:
+    """Return what stands within double quotes; the text itself if it does not."""
+    quoted = len(text) > 1 and text.startswith('"') and text.endswith('"')
+    return text[1:-1] if quoted else text
 
 
-def _show(value: Any) -> str:
-    if isinstance(value, bool):
+def _show(option: Option, value: Any) -> str:
+    if option.kind is SWITCH:
         return "on" if value else "off"
+    if option.field == "seed" and value is None:
+        return "random"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return " ".join(_show_part(part) for part in value) or "none"
     return str(value)

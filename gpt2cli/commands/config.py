@@ -1,16 +1,33 @@
 """`gpt2 config`: the user's own defaults in a file, and where each value comes from."""
 
 import json as json_format
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
 
-from gpt2cli.commands.completion import complete_kept_setting, complete_setting, complete_value
 from gpt2cli.commands.help_page import Command
-from gpt2cli.commands.option_kinds import option
-from gpt2cli.commands.option_values import DeclaredOption
-from gpt2cli.commands.options.panels import REPORT, Quiet
-from gpt2cli.commands.user_defaults import UserDefault
+from gpt2cli.completion import Offer
+from gpt2cli.config import REPORT, ReportConfig
+from gpt2cli.errors import UsageError
+from gpt2cli.option_kinds import BIAS, SWITCH, Option, from_bytes, option
+from gpt2cli.options import complete_option, takes
+from gpt2cli.settings import (
+    Given,
+    Settings,
+    find_option,
+    find_settings,
+    read_file,
+    settable_options,
+)
+from gpt2cli.user_settings import (
+    config_file,
+    read_config,
+    read_variable,
+    remove_setting,
+    variable_of,
+    write_setting,
+)
 
 _ANY_VALUE: Final = {"ignore_unknown_options": True}  # -1, or a key with its dashes
 
@@ -24,6 +41,34 @@ config = typer.Typer(
 )
 
 
+def _complete_setting(incomplete: str) -> list[Offer]:
+    options = settable_options()
+    return [(o.field, o.told) for o in options if o.field.startswith(incomplete)]
+
+
+def _complete_kept_setting(incomplete: str) -> list[Offer]:
+    try:
+        return [key for key in read_config() if key.startswith(incomplete)]
+    except UsageError:
+        return []
+
+
+def _complete_value(ctx: typer.Context, incomplete: str) -> list[Offer]:
+    try:
+        return complete_option(find_option(str(ctx.params.get("key"))), incomplete)
+    except UsageError:
+        return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """How the settings are shown."""
+
+    json: bool = option(
+        False, "Print a JSON record per setting.", REPORT, kind=SWITCH, settable=False
+    )
+
+
 @config.command(cls=Command)
 def path() -> None:
     """Print where the config file is, or would be.
@@ -34,18 +79,12 @@ def path() -> None:
 
     cat "$(gpt2 config path)"
     """
-    from gpt2cli.user_settings import config_file
-
     _write(f"{config_file()}\n")
 
 
 @config.command(cls=Command)
-def show(
-    *,
-    json: Annotated[
-        bool, option(REPORT, "--json", help="Print a JSON record per setting.")
-    ] = False,
-) -> None:
+@takes(Output)
+def show(*, settings: Settings) -> None:
     """Print each setting, its value, and where the value comes from.
 
     A model's own generation_config.json may have a say in what is built in here: --stats tells.
@@ -56,13 +95,12 @@ def show(
 
     GPT2_TOP_K=5 gpt2 config show --json | jq 'select(.from != "built in")'
     """
-    from gpt2cli.commands.user_defaults import find_defaults, settable_options
     from gpt2cli.terminal.tables import format_table
 
     options = settable_options()
-    defaults = find_defaults(options, {})
-    records = [_describe(option, defaults.get(option.field)) for option in options]
-    if json:
+    kept = find_settings(options, {}).given
+    records = [_describe(option, kept.get(option.field)) for option in options]
+    if settings.make(Output).json:
         _write("".join(f"{json_format.dumps(record)}\n" for record in records))
         return
     rows = [
@@ -73,15 +111,16 @@ def show(
     _write(format_table(("SETTING", "VALUE", "FROM"), rows))
 
 
-# Not flattened: these two mend a file that other commands cannot read.
+# Without the user's own settings: these two mend a file that other commands cannot read.
 @config.command(cls=Command, name="set", context_settings=_ANY_VALUE)
+@takes(ReportConfig, without={"stats"}, own=False)
 def set_(
     *,
     key: Annotated[
         str,
         typer.Argument(
             metavar="KEY",
-            autocompletion=complete_setting,
+            autocompletion=_complete_setting,
             help="An option's long name, as temperature or max_new_tokens.",
         ),
     ],
@@ -89,12 +128,12 @@ def set_(
         str,
         typer.Argument(
             metavar="VALUE",
-            autocompletion=complete_value,
+            autocompletion=_complete_value,
             help="As on the command line; on or off for a switch; for a repeatable option one "
             "value or a JSON array.",
         ),
     ],
-    quiet: Quiet = False,
+    settings: Settings,
 ) -> None:
     r"""Keep a value in the config file; everything else in it stays.
 
@@ -104,30 +143,28 @@ def set_(
 
     gpt2 config set stop '["\n", "User:"]'
     """
-    from gpt2cli.commands.start_config import check_setting  # heavy: not for --help
-    from gpt2cli.commands.user_defaults import find_option
     from gpt2cli.terminal.notes import Notes
-    from gpt2cli.user_settings import config_file, read_variable, variable_of, write_setting
 
     option = find_option(key)
-    kept = check_setting(option, value)
+    kept = _as_toml(option, _check(option, value))
     write_setting(option.field, kept)
-    with Notes(quiet=quiet) as notes:
+    with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         notes.note(f"{option.field} is {_show(kept)} in {config_file()}")
         if read_variable(option.field):
             notes.note(f"{variable_of(option.field)} is set, and comes first")
 
 
 @config.command(cls=Command, context_settings=_ANY_VALUE)
+@takes(ReportConfig, without={"stats"}, own=False)
 def unset(
     *,
     key: Annotated[
         str,
         typer.Argument(
-            metavar="KEY", autocompletion=complete_kept_setting, help="Setting to remove."
+            metavar="KEY", autocompletion=_complete_kept_setting, help="Setting to remove."
         ),
     ],
-    quiet: Quiet = False,
+    settings: Settings,
 ) -> None:
     """Remove a value from the config file.
 
@@ -137,25 +174,68 @@ def unset(
 
     gpt2 config unset max-new-tokens
     """
-    from gpt2cli.commands.user_defaults import find_option
     from gpt2cli.terminal.notes import Notes
-    from gpt2cli.user_settings import config_file, remove_setting
 
     field = key.lstrip("-").replace("-", "_")
     removed = remove_setting(field)  # also what is no option: that is how a file is mended
     if not removed:
         find_option(key)
-    with Notes(quiet=quiet) as notes:
+    with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         notes.note(f"{field} is {'no longer' if removed else 'not'} in {config_file()}")
 
 
-def _describe(option: DeclaredOption, default: UserDefault | None) -> dict[str, Any]:
+def _check(option: Option, text: str) -> Any:
+    """Return the value to keep; a model's folder by its whole path, which holds everywhere.
+
+    Raises:
+        UsageError: naming the setting, if the text is no value of it, or does not go with what the
+            file says already.
+        ModelError: if it is the model's name, and no such model is known.
+        PackageError: if it is a pattern, and what compiles it is not installed.
+    """
+    options = {other.field: other for other in settable_options()}
+    beside = read_file(other for field, other in options.items() if field != option.field)
+    with Settings(options, ({option.field: Given(None, option.field)},)).naming_origins():
+        value = option.parse(from_bytes(text, option.field))
+    settings = Settings(options, ({**beside, option.field: Given(value, option.field)},)).check()
+    with settings.naming_origins():
+        if option.field == "regex":
+            _check_regex(value)
+        return _find_model(value) if option.field == "model" else value
+
+
+def _check_regex(pattern: str) -> None:
+    """Compile a pattern, which needs no model: here a token is a byte."""
+    from gpt2cli.config import ConstraintConfig
+    from gpt2cli.sampling import ConstraintCompiler  # heavy: not for --help
+
+    compiler = ConstraintCompiler([bytes([i]) for i in range(256)], lambda text: text.encode())
+    compiler.compile(ConstraintConfig(regex=pattern))
+
+
+def _find_model(name: str) -> str:
+    from gpt2cli.store.names import FolderName, parse_name
+
+    meaning = parse_name(name)
+    return str(meaning.path.resolve()) if isinstance(meaning, FolderName) else name
+
+
+def _as_toml(option: Option, value: Any) -> Any:
+    """Return a value as the file keeps it."""
+    if option.kind is BIAS:
+        return [f"{token}={bias!r}" for token, bias in value]
+    if option.repeatable:
+        return list(value)
+    return str(value) if isinstance(value, str) else value  # a member of an enumeration
+
+
+def _describe(option: Option, given: Given | None) -> dict[str, Any]:
     """Return a setting's record; the value is null where nobody said anything."""
     return {
         "setting": option.field,
-        "value": None if default is None else default.value,
-        "from": "built in" if default is None else default.origin,
-        "default": option.usual,
+        "value": None if given is None else _as_toml(option, given.value),
+        "from": "built in" if given is None else given.origin,
+        "default": option.usual_words,
     }
 
 

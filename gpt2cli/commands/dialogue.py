@@ -5,10 +5,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from gpt2cli.chat import Chat, Exchange, SessionFile
-from gpt2cli.commands.chat_settings import ChatOptions
 from gpt2cli.errors import ConversationError, Gpt2Error, OutputError
 from gpt2cli.generation import FinishReason
 from gpt2cli.loading import LoadedModel
+from gpt2cli.settings import Settings
 from gpt2cli.terminal.chat_input import ChatInput
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag, signals_held_back
 from gpt2cli.terminal.notes import Notes, end_line, write_error
@@ -22,7 +22,7 @@ class Dialogue:
 
     chat: Chat
     model: LoadedModel
-    options: ChatOptions
+    settings: Settings
     session: SessionFile | None
     source: ChatInput
     view: ReplyView
@@ -95,20 +95,19 @@ class Dialogue:
 
     def tell_failure(self, error: Gpt2Error) -> None:
         """Write what came to nothing."""
-        write_error(f"{self.source.place}{error}")
+        write_error(self.source.place + error.tell(_spell))
         self.failed = True
 
     def describe_last(self) -> list[str]:
         """Return the lines of --stats for the last turn."""
         if self.last is None:
             return ["no reply yet"]
-        _, from_model = self.options.settle()
         return describe_run(
             self.model,
             self.last.counts,
             seed=self.last.request.seed,
             first_token_seconds=None,
-            from_model=from_model,
+            from_model=self.settings.from_model,
         )
 
     def _take_entry(self) -> None:
@@ -158,3 +157,8 @@ class Dialogue:
         if text not in self._told:
             self._told.add(text)
             self.notes.note(text)
+
+
+def _spell(field: str) -> str:
+    """Return how an option is written in a chat: as /set takes it."""
+    return field.replace("_", "-")

@@ -1,16 +1,34 @@
 """`gpt2 doctor`: what this machine can run, and what mends what it cannot."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gpt2cli import exit_codes
-from gpt2cli.commands.option_groups import flatten
-from gpt2cli.commands.options.doctor import DoctorOptions
+from gpt2cli.config import REPORT, ModelConfig, ReportConfig
+from gpt2cli.option_kinds import SWITCH, option
+from gpt2cli.options import spell_flag, takes
+from gpt2cli.settings import Settings
 
 
-@flatten
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorConfig:
+    """What is looked at, and how it is told."""
+
+    verify: bool = option(
+        False, "Read every model whole, to find damage.", REPORT, kind=SWITCH, settable=False
+    )
+    json: bool = option(
+        False, "Print one JSON record, not lines.", REPORT, kind=SWITCH, settable=False
+    )
+
+
+@takes(
+    ModelConfig, DoctorConfig, ReportConfig,
+    without={"model", "revision", "precision", "threads", "stats"},
+)  # fmt: skip
 def doctor(
     *,
     folders: Annotated[
@@ -21,7 +39,7 @@ def doctor(
             help="Model folders of your own, to look at as at those in the cache.",
         ),
     ] = None,
-    looking: DoctorOptions,
+    settings: Settings,
 ) -> None:
     """Tell what this machine can run, and what is missing.
 
@@ -48,13 +66,16 @@ def doctor(
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import open_result
 
-    with Notes(quiet=looking.quiet) as notes, open_result(None) as writer:
+    looking, where = settings.make(DoctorConfig), settings.make(ModelConfig)
+    quiet = settings.make(ReportConfig).quiet
+    with Notes(quiet=quiet) as notes, open_result(None) as writer:
         found = diagnose(
-            looking.device,
-            offline=looking.offline,
+            where.device,
+            offline=where.offline,
             verify=looking.verify,
             folders=folders or (),
             listener=notes,
+            spell=spell_flag,
         )
         notes.pause()
         writer.write(format_diagnosis(found, json=looking.json))

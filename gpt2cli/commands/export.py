@@ -1,18 +1,38 @@
 """`gpt2 export`: a checkpoint to a model folder of the user's own."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from gpt2cli.commands.completion import complete_model
-from gpt2cli.commands.option_groups import flatten
-from gpt2cli.commands.option_kinds import option
-from gpt2cli.commands.options import ExportPrecision
-from gpt2cli.commands.options.panels import EXPORT, Offline, Quiet
+from gpt2cli.completion import complete_model
+from gpt2cli.config import PRECISIONS, ModelConfig, ReportConfig
+from gpt2cli.option_kinds import SWITCH, one_of, option
+from gpt2cli.options import takes
+from gpt2cli.settings import Settings
+
+_EXPORT: Final = "Export"
 
 
-@flatten
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportConfig:
+    """How the checkpoint is converted."""
+
+    precision: str = option(
+        "fp32", "Precision of the weights; fp16 is for CUDA.", _EXPORT,
+        kind=one_of(PRECISIONS), settable=False,
+    )  # fmt: skip
+    check: bool = option(
+        False, "Check the graph at all positions, not only at a few.", _EXPORT,
+        kind=SWITCH, settable=False,
+    )  # fmt: skip
+    force: bool = option(
+        False, "Replace an existing model folder.", _EXPORT, kind=SWITCH, settable=False
+    )
+
+
+@takes(ModelConfig, ExportConfig, ReportConfig, without={"model", "device", "threads", "stats"})
 def export(
     *,
     source: Annotated[
@@ -26,32 +46,7 @@ def export(
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="Model folder to write; --model takes it.")
     ],
-    precision: Annotated[
-        ExportPrecision,
-        option(
-            EXPORT,
-            "--precision",
-            help="Precision of the weights; fp16 is for CUDA. Default fp32.",
-        ),
-    ] = ExportPrecision.FP32,
-    revision: Annotated[
-        str | None,
-        option(
-            EXPORT,
-            "--revision",
-            metavar="REV",
-            help="Branch, tag or commit of a hub model. Default main.",
-        ),
-    ] = None,
-    check: Annotated[
-        bool,
-        option(EXPORT, "--check", help="Check the graph at all positions, not only at a few."),
-    ] = False,
-    force: Annotated[
-        bool, option(EXPORT, "--force", help="Replace an existing model folder.")
-    ] = False,
-    quiet: Quiet = False,
-    offline: Offline = False,
+    settings: Settings,
 ) -> None:
     """Convert a checkpoint to an ONNX model folder.
 
@@ -66,15 +61,18 @@ def export(
     from gpt2cli.store import export_to, find_checkpoint
     from gpt2cli.terminal.notes import Notes
 
-    with Notes(quiet=quiet) as notes:
-        checkpoint = find_checkpoint(source, revision=revision, offline=offline, listener=notes)
+    how, where = settings.make(ExportConfig), settings.make(ModelConfig)
+    with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
+        checkpoint = find_checkpoint(
+            source, revision=where.revision, offline=where.offline, listener=notes
+        )
         export_to(
             checkpoint.folder,
             out,
-            precision=precision.value,
+            precision=how.precision,
             origin=checkpoint.origin,
-            full_check=check,
-            force=force,
+            full_check=how.check,
+            force=how.force,
             note=notes.note,
             stage=notes.stage,
         )

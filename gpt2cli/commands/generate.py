@@ -1,21 +1,28 @@
 """`gpt2 generate`: one prompt, one or several completions, streamed as they are made."""
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpt2cli import exit_codes
-from gpt2cli.commands.option_groups import flatten
-from gpt2cli.commands.options import (
-    ConstraintOptions,
-    LimitOptions,
-    ModelOptions,
-    OutputOptions,
-    PromptOptions,
-    ReportOptions,
-    SamplingOptions,
-    SearchOptions,
+from gpt2cli.config import (
+    REPORT,
+    BeamConfig,
+    ConstraintConfig,
+    GenerationConfig,
+    ModelConfig,
+    ReportConfig,
+    SampleConfig,
+    SamplingConfig,
+    SeedConfig,
+    TextConfig,
 )
+from gpt2cli.errors import UsageError
+from gpt2cli.option_kinds import FILE, SWITCH, TEXT, option
+from gpt2cli.options import takes
+from gpt2cli.settings import Settings
 
 if TYPE_CHECKING:
     from gpt2cli.commands.start import ReadyRequest
@@ -24,7 +31,34 @@ if TYPE_CHECKING:
     from gpt2cli.terminal.samples import SampleView
 
 
-@flatten
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOutput:
+    """Where the prompt comes from, beside the argument, and what is written, and where."""
+
+    file: Path | None = option(
+        None, "Read the prompt from FILE; - is stdin.", REPORT,
+        kind=FILE, short="-f", usual="the argument, or stdin", settable=False,
+    )  # fmt: skip
+    separator: str = option(
+        "---", r"Line between samples; \n and \t are understood.", REPORT, kind=TEXT, settable=False
+    )
+    echo: bool = option(
+        True, "Print the prompt before its completion. Default --echo; --no-echo: the completion "
+        "alone.", REPORT, kind=SWITCH, settable=False,
+    )  # fmt: skip
+    json: bool = option(
+        False, "Print one JSON record per sample, not text.", REPORT, kind=SWITCH, settable=False
+    )
+    output: Path | None = option(
+        None, "Write the result to FILE, whole or not at all; - is stdout.", REPORT,
+        kind=FILE, short="-o", usual="stdout", settable=False,
+    )  # fmt: skip
+
+
+@takes(
+    SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig, SampleConfig,
+    TextConfig, InputOutput, ReportConfig, ModelConfig,
+)  # fmt: skip
 def generate(
     *,
     prompt: Annotated[
@@ -36,14 +70,7 @@ def generate(
             '"" starts without any.',
         ),
     ] = None,
-    sampling: SamplingOptions,
-    search: SearchOptions,
-    limits: LimitOptions,
-    constraint: ConstraintOptions,
-    source: PromptOptions,
-    output: OutputOptions,
-    report: ReportOptions,
-    model: ModelOptions,
+    settings: Settings,
 ) -> None:
     """Continue a prompt.
 
@@ -59,41 +86,30 @@ def generate(
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import open_result
 
-    stdin = find_stdin()
-    text = read_prompt(prompt, source.file, stdin=stdin)
-    refuse_overwriting(output.output, [source.file] if source.file else [], stdin=stdin)
-    with Notes(quiet=report.quiet) as notes, open_result(output.output) as writer:
+    stdin, io, report = find_stdin(), settings.make(InputOutput), settings.make(ReportConfig)
+    if settings.values["logprobs"] is not None and not io.json:
+        raise UsageError(option="logprobs", expected="{json} too, whose records tell them")
+    text = read_prompt(prompt, io.file, stdin=stdin)
+    refuse_overwriting(io.output, [io.file] if io.file else [], stdin=stdin)
+    with Notes(quiet=report.quiet) as notes, open_result(io.output) as writer:
         from gpt2cli.commands.start import get_ready  # heavy: not for --help or a bad prompt
 
-        ready = get_ready(
-            text,
-            sampling=sampling,
-            search=search,
-            limits=limits,
-            constraint=constraint,
-            model=model,
-            samples=output.samples,
-            logprobs=output.logprobs,
-            allow_special=source.allow_special,
-            listener=notes,
-        )
+        ready = get_ready(text, settings, listener=notes)
         notes.pause()
-        view = _choose_view(ready, writer, output)
+        view = _choose_view(ready, writer, io)
         first_token_seconds = _stream(ready, view, notes, writer)
         if report.stats:
             _report(ready, first_token_seconds, notes)
 
 
-def _choose_view(
-    ready: "ReadyRequest", writer: "ResultWriter", output: OutputOptions
-) -> "SampleView":
+def _choose_view(ready: "ReadyRequest", writer: "ResultWriter", io: InputOutput) -> "SampleView":
     from gpt2cli.terminal.samples import RecordView, TextView
 
     request = ready.prepared.request
-    if output.json:
+    if io.json:
         return RecordView(writer, request=request, model=ready.model)
-    prompt = request.prompt if output.echo else ""
-    return TextView(writer, prompt=prompt, separator=output.separator)
+    prompt = request.prompt if io.echo else ""
+    return TextView(writer, prompt=prompt, separator=io.separator)
 
 
 def _stream(

@@ -1,16 +1,17 @@
 """`gpt2 models`: what is in the cache, pulling into it and removing from it."""
 
 import json as json_format
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gpt2cli.commands.completion import complete_cached, complete_model
 from gpt2cli.commands.help_page import Command
-from gpt2cli.commands.option_groups import flatten
-from gpt2cli.commands.option_kinds import option
-from gpt2cli.commands.options import ExportPrecision, PrecisionChoice
-from gpt2cli.commands.options.panels import EXPORT, MODEL, REPORT, Quiet
+from gpt2cli.completion import complete_cached, complete_model
+from gpt2cli.config import AUTO, PRECISIONS, REPORT, ReportConfig
+from gpt2cli.option_kinds import NAME, SWITCH, one_of, option
+from gpt2cli.options import takes
+from gpt2cli.settings import Settings
 
 if TYPE_CHECKING:
     from gpt2cli.store import CachedModel
@@ -27,21 +28,50 @@ CachedName = Annotated[
         metavar="NAME", autocompletion=complete_cached, help="Model, as the list names it."
     ),
 ]
-Revision = Annotated[
-    str | None,
-    option(
-        EXPORT, "--revision", metavar="REV", help="Branch, tag or commit to pull. Default main."
-    ),
-]
-Commit = Annotated[
-    str | None,
-    option(EXPORT, "--revision", metavar="COMMIT", help="Only of this commit. Default: of any."),
-]
-Precision = Annotated[
-    ExportPrecision | None,
-    option(EXPORT, "--precision", help="Only of this precision. Default: of any."),
-]
-Json = Annotated[bool, option(REPORT, "--json", help="Print JSON instead of text.")]
+_EXPORT: Final = "Export"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullConfig:
+    """What is pulled."""
+
+    revision: str | None = option(
+        None, "Branch, tag or commit to pull.", _EXPORT,
+        kind=NAME, metavar="REV", usual="main", settable=False,
+    )  # fmt: skip
+    precision: str = option(
+        AUTO, "Precision of the weights.", _EXPORT,
+        kind=one_of((AUTO, *PRECISIONS)), usual="auto: what generate takes here",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which exports of a model are meant."""
+
+    revision: str | None = option(
+        None, "Only of this commit.", _EXPORT,
+        kind=NAME, metavar="COMMIT", usual="of any", settable=False,
+    )  # fmt: skip
+    precision: str | None = option(
+        None, "Only of this precision.", _EXPORT,
+        kind=one_of(PRECISIONS), usual="of any", settable=False,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """How the result is written."""
+
+    json: bool = option(False, "Print JSON instead of text.", REPORT, kind=SWITCH, settable=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """Whether the user is asked."""
+
+    yes: bool = option(False, "Do not ask.", REPORT, kind=SWITCH, short="-y", settable=False)
+
 
 models = typer.Typer(
     no_args_is_help=True, help="List, pull, show and remove the models in the cache."
@@ -49,7 +79,8 @@ models = typer.Typer(
 
 
 @models.command("list", cls=Command)
-def list_models(*, json: Json = False) -> None:
+@takes(Output)
+def list_models(*, settings: Settings) -> None:
     """List the exported models in the cache, with their sizes on disk.
 
     For example:
@@ -63,7 +94,7 @@ def list_models(*, json: Json = False) -> None:
     from gpt2cli.terminal.tables import format_size, format_table
 
     cached = list_cached()
-    if json:
+    if settings.make(Output).json:
         text = "".join(f"{json_format.dumps(_as_record(model))}\n" for model in cached)
     else:
         rows = [
@@ -82,20 +113,11 @@ def list_models(*, json: Json = False) -> None:
 
 
 @models.command(cls=Command)
-@flatten
+@takes(PullConfig, ReportConfig, without={"stats"})
 def pull(
     *,
     name: Name,
-    revision: Revision = None,
-    precision: Annotated[
-        PrecisionChoice,
-        option(
-            MODEL,
-            "--precision",
-            help="Precision of the weights. Default auto: what generate takes here.",
-        ),
-    ] = PrecisionChoice.AUTO,
-    quiet: Quiet = False,
+    settings: Settings,
 ) -> None:
     """Download and export a model, or bring it up to date.
 
@@ -109,11 +131,12 @@ def pull(
     from gpt2cli.store import pull_model
     from gpt2cli.terminal.notes import Notes
 
-    with Notes(quiet=quiet) as notes:
+    wanted = settings.make(PullConfig)
+    with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         model = pull_model(
             name,
-            revision=revision,
-            precision=precision.value,
+            revision=wanted.revision,
+            precision=wanted.precision,
             auto_precision=find_usual_precision(),
             listener=notes,
         )
@@ -122,9 +145,8 @@ def pull(
 
 
 @models.command(cls=Command)
-def show(
-    *, name: CachedName, revision: Commit = None, precision: Precision = None, json: Json = False
-) -> None:
+@takes(Filter, Output)
+def show(*, name: CachedName, settings: Settings) -> None:
     """Print a model's configuration, special tokens, parameters, and the graph's table.
 
     NAME may be a model folder of your own. All of it is read, to find damage. A
@@ -141,8 +163,10 @@ def show(
     from gpt2cli.store import describe_model, find_described
     from gpt2cli.terminal.result import open_result
 
+    which, json = settings.make(Filter), settings.make(Output).json
     with open_result(None) as writer:
-        for model in find_described(name, revision=revision, precision=precision):
+        found = find_described(name, revision=which.revision, precision=which.precision)
+        for model in found:
             described = _as_record(model) | describe_model(model)
             writer.write(
                 f"{json_format.dumps(described)}\n" if json else _format_described(described)
@@ -150,15 +174,8 @@ def show(
 
 
 @models.command(cls=Command)
-@flatten
-def rm(
-    *,
-    name: CachedName,
-    revision: Commit = None,
-    precision: Precision = None,
-    yes: Annotated[bool, option(REPORT, "--yes", "-y", help="Do not ask.")] = False,
-    quiet: Quiet = False,
-) -> None:
+@takes(Filter, Confirmation, ReportConfig, without={"stats"})
+def rm(*, name: CachedName, settings: Settings) -> None:
     """Remove a model's exports from the cache, after asking.
 
     What huggingface_hub downloaded stays in its own cache, which other tools share.
@@ -173,12 +190,13 @@ def rm(
     from gpt2cli.terminal.notes import Notes, confirm
     from gpt2cli.terminal.tables import format_size
 
-    found = find_cached(name, revision=revision, precision=precision)
+    which = settings.make(Filter)
+    found = find_cached(name, revision=which.revision, precision=which.precision)
     size = format_size(sum(model.size for model in found))
-    with Notes(quiet=quiet) as notes:
+    with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         for model in found:
             notes.note(f"{model.name} {model.precision}: {model.path}")
-        if not yes and not confirm(f"Remove {size}?"):
+        if not settings.make(Confirmation).yes and not confirm(f"Remove {size}?"):
             notes.note("nothing was removed")
             raise typer.Exit(1)
         remove_cached(found)

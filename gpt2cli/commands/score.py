@@ -2,19 +2,18 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpt2cli import exit_codes
-from gpt2cli.commands.option_groups import flatten
-from gpt2cli.commands.options import (
-    ModelOptions,
-    ReportOptions,
-    ScoreOutputOptions,
-    ScoringOptions,
-    TextOptions,
-)
+from gpt2cli.config import REPORT, ModelConfig, ReportConfig, TextConfig
+from gpt2cli.option_kinds import FILE, SWITCH, option
+from gpt2cli.options import takes
+from gpt2cli.scoring_config import ScoringConfig
+from gpt2cli.settings import Settings
 
 if TYPE_CHECKING:
     from gpt2cli.commands.start_score import EncodedText, ReadyTexts
@@ -25,7 +24,24 @@ if TYPE_CHECKING:
     from gpt2cli.terminal.score_view import ScoreView
 
 
-@flatten
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOutput:
+    """Where texts come from, beside the argument, what is written of the scores, and where."""
+
+    file: tuple[Path, ...] = option(
+        (), "Read a text from FILE; repeatable; - is stdin.", REPORT,
+        kind=FILE, short="-f", repeatable=True, usual="the argument, or stdin", settable=False,
+    )  # fmt: skip
+    json: bool = option(
+        False, "Print one JSON record per text.", REPORT, kind=SWITCH, settable=False
+    )
+    output: Path | None = option(
+        None, "Write the result to FILE, whole or not at all; - is stdout.", REPORT,
+        kind=FILE, short="-o", usual="stdout", settable=False,
+    )  # fmt: skip
+
+
+@takes(ScoringConfig, TextConfig, InputOutput, ReportConfig, ModelConfig)
 def score(
     *,
     text: Annotated[
@@ -36,11 +52,7 @@ def score(
             help="Text to score. - is stdin, which is also read if there is no text.",
         ),
     ] = None,
-    scoring: ScoringOptions,
-    source: TextOptions,
-    output: ScoreOutputOptions,
-    report: ReportOptions,
-    model: ModelOptions,
+    settings: Settings,
 ) -> None:
     """Tell how likely a text is: each token's log-probability, and the perplexity.
 
@@ -64,24 +76,18 @@ def score(
     from gpt2cli.terminal.result import open_result
 
     example = 'gpt2 score "The cat sat on the mat"'
-    stdin, files = find_stdin(), source.file or []
-    texts = read_texts(text, files, stdin=stdin, example=example)
-    refuse_overwriting(output.output, files, stdin=stdin)
-    with Notes(quiet=report.quiet) as notes, open_result(output.output) as writer:
+    stdin, io, report = find_stdin(), settings.make(InputOutput), settings.make(ReportConfig)
+    texts = read_texts(text, io.file, stdin=stdin, example=example)
+    refuse_overwriting(io.output, io.file, stdin=stdin)
+    with Notes(quiet=report.quiet) as notes, open_result(io.output) as writer:
         # Heavy: not for --help or a missing file.
         from gpt2cli.commands.start_score import get_scoring_ready
         from gpt2cli.terminal.score_progress import ScoreProgress, describe_scoring
 
-        ready = get_scoring_ready(
-            texts,
-            scoring=scoring,
-            model=model,
-            allow_special=source.allow_special,
-            listener=notes,
-        )
+        ready = get_scoring_ready(texts, settings, listener=notes)
         notes.pause()
-        view = _choose_view(ready, writer, json=output.json, coloured=not scoring.top)
-        hidden = writer.on_terminal and not output.json  # the text is progress enough
+        view = _choose_view(ready, writer, json=io.json, coloured=not ready.top)
+        hidden = writer.on_terminal and not io.json  # the text is progress enough
         progress = ScoreProgress(notes, total=ready.total_tokens, hidden=hidden)
         _show_texts(ready, view, progress, notes, writer)
         if report.stats:

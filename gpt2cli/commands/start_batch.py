@@ -3,14 +3,13 @@
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpt2cli.batch import (
     InputReader,
-    ItemDefaults,
     ItemParser,
     ItemSource,
     Journal,
@@ -20,29 +19,19 @@ from gpt2cli.batch import (
     resume_output,
     start_output,
 )
-from gpt2cli.commands.options import (
-    BatchInputOptions,
-    BatchOutputOptions,
-    ConstraintOptions,
-    LimitOptions,
-    ModelOptions,
-    SamplingOptions,
-    SearchOptions,
-)
-from gpt2cli.commands.start import (
-    choose_seed,
-    give_constraint,
-    give_limits,
-    give_sampling,
-    load,
-    settle_options,
-)
+from gpt2cli.commands.start import choose_seed
 from gpt2cli.commands.text import refuse_overwriting
+from gpt2cli.config import BeamConfig, ModelConfig, Overflow, ReportConfig
 from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.generation import Counts, Overflow, Request, prepare
-from gpt2cli.loading import LoadedModel
+from gpt2cli.generation import Counts, Request, make_request, prepare
+from gpt2cli.loading import LoadedModel, load_model
+from gpt2cli.option_kinds import options_of
+from gpt2cli.settings import Settings
 from gpt2cli.store import Listener
 from gpt2cli.terminal.result import is_direct
+
+if TYPE_CHECKING:
+    from gpt2cli.commands.batch import InputOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,95 +76,64 @@ def open_input(file: str | None, *, stdin: int | None) -> OpenedInput:
 
 
 def get_batch_ready(
-    opened: OpenedInput,
-    *,
-    sampling: SamplingOptions,
-    search: SearchOptions,
-    limits: LimitOptions,
-    constraint: ConstraintOptions,
-    source: BatchInputOptions,
-    output: BatchOutputOptions,
-    model: ModelOptions,
-    listener: Listener,
+    opened: OpenedInput, settings: Settings, io: "InputOutput", *, listener: Listener
 ) -> ReadyBatch:
-    """Check the options, load the model, and open the output, resumed if that was asked for.
+    """Load the model, and open the output, resumed if that was asked for.
 
     Raises:
-        Gpt2Error: whatever is wrong with the options, the model, or what is to be resumed.
+        Gpt2Error: whatever is wrong with the model, or what is to be resumed.
     """
-    given = give_sampling(sampling) | asdict(search) | give_limits(limits)
-    given |= (constrained := give_constraint(constraint))
-    kept = _find_kept_file(opened, output)
-    resumed = read_header(kept) if kept is not None and output.resume else None
-    run_seed = _choose_seed(sampling, resumed)
-    asked = _check(given, run_seed, output)  # before the model is loaded: a bad option is told
-    beams = asked.search.beams
-    loaded = load(model, max_slots=output.batch_size, min_slots=beams, listener=listener)
-    _look_up(asked, loaded)
-    own = loaded.stored.folder.generation_config
-    from_model = settle_options(given, own).from_model
-    jsonl = source.jsonl or opened.name.endswith(".jsonl")
-    defaults = ItemDefaults(
-        given, own, run_seed, output.samples, source.allow_special, output.logprobs
+    kept = _find_kept_file(opened, io)
+    resumed = read_header(kept) if kept is not None and io.resume else None
+    run_seed = _choose_seed(settings, resumed)
+    beams = settings.make(BeamConfig).beams
+    model = settings.make(ModelConfig)
+    loaded = load_model(model, max_slots=io.batch_size, min_slots=beams, listener=listener)
+    own = settings.with_model(loaded.stored.folder.generation_config)
+    _look_up(make_request(own, "", seed=run_seed), loaded)
+    parser = ItemParser(
+        own,
+        loaded.tokenizer,
+        loaded.engine.shape,
+        run_seed=run_seed,
+        jsonl=_has_records(opened, io),
+        max_slots=loaded.engine.most_slots,
     )
-    terminator = b"\0" if source.null else b"\n"
-    items = _open_items(opened.descriptor, terminator, defaults, loaded, jsonl=jsonl)
+    terminator = b"\0" if io.null else b"\n"
+    items = ItemSource(InputReader(opened.descriptor, terminator=terminator), parser)
     journal = None
     if kept is not None:
-        groups = (sampling, search, limits, source, output)
-        options = {name: value for group in groups for name, value in asdict(group).items()}
-        options |= constrained  # what the schema says, not where it is
-        header = _describe(options | {"jsonl": jsonl}, loaded, run_seed, from_model)
+        options = _describe_options(settings) | {"jsonl": _has_records(opened, io)}
+        header = _describe(options, loaded, run_seed, own.from_model)
         begun = resumed is not None
         journal = resume_output(kept, header, items) if begun else start_output(kept, header)
-    return ReadyBatch(loaded, items, journal, run_seed, from_model, opened.size)
+    return ReadyBatch(loaded, items, journal, run_seed, own.from_model, opened.size)
 
 
-def _open_items(
-    descriptor: int, terminator: bytes, defaults: ItemDefaults, model: LoadedModel, *, jsonl: bool
-) -> ItemSource:
-    engine = model.engine
-    parser = ItemParser(
-        defaults, model.tokenizer, engine.shape, jsonl=jsonl, max_slots=engine.most_slots
-    )
-    return ItemSource(InputReader(descriptor, terminator=terminator), parser)
+def _has_records(opened: OpenedInput, io: "InputOutput") -> bool:
+    return io.jsonl or opened.name.endswith(".jsonl")
 
 
-def _find_kept_file(opened: OpenedInput, output: BatchOutputOptions) -> Path | None:
+def _find_kept_file(opened: OpenedInput, io: "InputOutput") -> Path | None:
     """Return the file for the results that can be gone on with; None if they go elsewhere.
 
     Raises:
         UsageError: if it is the input, or there is none to resume.
     """
-    path = output.output
+    path = io.output
     if path is None or is_direct(path):
-        if output.resume:
-            raise UsageError(f"--resume: {path} is no file that could be gone on with")
+        if io.resume:
+            raise UsageError(f"{path} is no file that could be gone on with", option="resume")
         return None
     for written in (path, journal_path(path)):
         refuse_overwriting(written, [], stdin=opened.descriptor)
     return path
 
 
-def _choose_seed(sampling: SamplingOptions, resumed: Mapping[str, Any] | None) -> int:
-    if sampling.seed is None and resumed is not None:
+def _choose_seed(settings: Settings, resumed: Mapping[str, Any] | None) -> int:
+    if settings.values["seed"] is None and resumed is not None:
         return resumed["seed"]
-    return choose_seed(sampling)
-
-
-def _check(given: Mapping[str, Any], run_seed: int, output: BatchOutputOptions) -> Request:
-    """Check the options that hold for records that say nothing else; return such a request."""
-    asked = settle_options(given, {})
-    return Request(
-        prompt="",
-        sampling=asked.sampling,
-        generation=asked.generation,
-        search=asked.search,
-        constraint=asked.constraint,
-        seed=run_seed,
-        samples=output.samples,
-        logprobs=output.logprobs,
-    )
+    return choose_seed(settings)
 
 
 def _look_up(asked: Request, model: LoadedModel) -> None:
@@ -188,12 +146,16 @@ def _look_up(asked: Request, model: LoadedModel) -> None:
     prepare(fitting, model.tokenizer, model.engine.shape, prompt_ids=[0])
 
 
+def _describe_options(settings: Settings) -> dict[str, Any]:
+    """Return what changes the results, or how they are written; not how fast or where to."""
+    of_the_run = {o.field for group in (ModelConfig, ReportConfig) for o in options_of(group)}
+    of_the_run |= {"seed", "file", "output", "resume", "batch_size"}
+    return {field: value for field, value in settings.values.items() if field not in of_the_run}
+
+
 def _describe(
     options: dict[str, Any], model: LoadedModel, run_seed: int, from_model: Mapping[str, Any]
 ) -> JournalHeader:
-    # What changes the results, or how they are written; not how fast or where to.
-    for name in ("seed", "file", "output", "resume", "batch_size"):
-        options.pop(name)
     return JournalHeader(
         options=options,
         seed=run_seed,

@@ -4,10 +4,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from gpt2cli.commands.named_text import NamedText
-from gpt2cli.commands.options import ModelOptions, ScoringOptions
-from gpt2cli.commands.start import load
-from gpt2cli.loading import LoadedModel
-from gpt2cli.scoring import ScoringConfig, TokenScore, score
+from gpt2cli.config import ModelConfig, TextConfig
+from gpt2cli.loading import LoadedModel, load_model
+from gpt2cli.scoring import TokenScore, score
+from gpt2cli.scoring_config import ScoringConfig
+from gpt2cli.settings import Settings
 from gpt2cli.store import Listener
 
 
@@ -42,24 +43,18 @@ class ReadyTexts:
 
 
 def get_scoring_ready(
-    texts: Sequence[NamedText],
-    *,
-    scoring: ScoringOptions,
-    model: ModelOptions,
-    allow_special: bool,
-    listener: Listener,
+    texts: Sequence[NamedText], settings: Settings, *, listener: Listener
 ) -> ReadyTexts:
-    """Check the options, load the model and encode the texts.
+    """Load the model and encode the texts.
 
     Raises:
         Gpt2Error: whatever is wrong with the options, the model or a text.
     """
-    # Before the model is loaded: a bad option is told at once.
-    config = ScoringConfig(stride=scoring.stride, top=scoring.top)
-    loaded = load(model, max_slots=1, listener=listener)
-    stride = config.settle_stride(loaded.engine.shape.n_positions)
-    encode = loaded.tokenizer.encode_long
+    loaded = load_model(settings.make(ModelConfig), max_slots=1, listener=listener)
+    config = settings.make(ScoringConfig)
+    stride = config.choose_stride(loaded.engine.shape.n_positions)
+    encode, special = loaded.tokenizer.encode_long, settings.make(TextConfig).allow_special
     encoded = [
-        EncodedText(t.name, encode(t.text, allow_special=allow_special, begins=True)) for t in texts
+        EncodedText(t.name, encode(t.text, allow_special=special, begins=True)) for t in texts
     ]
     return ReadyTexts(loaded, encoded, stride, config.top)

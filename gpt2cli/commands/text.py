@@ -70,25 +70,14 @@ def refuse_overwriting(output: Path | None, files: Iterable[Path], *, stdin: int
         except OSError:  # which is told where it is read or written
             continue
         if taken:
-            raise UsageError(f"--output: {output} is the input")
-
-
-def unescape(text: str) -> str:
-    r"""Return text from the command line with \n, \t, \r and \\ as the characters they mean."""
-    known = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
-    pieces = iter(text)
-    result = ""
-    for character in pieces:
-        following = next(pieces, "") if character == "\\" else ""
-        result += known.get(following, character + following) if following else character
-    return result
+            raise UsageError(f"{output} is the input", option="output")
 
 
 def _read_file(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise PromptError(f"--file: cannot read {file}: {error.strerror}") from error
+        raise PromptError(f"cannot read {file}: {error.strerror}", option="file") from error
 
 
 def _read_to_end(stdin: int) -> bytes:

@@ -3,13 +3,17 @@
 import re
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gpt2cli.commands.option_groups import flatten
-from gpt2cli.commands.options import TokenizerOptions, TokensInputOptions, TokensOutputOptions
+from gpt2cli.config import REPORT, ModelConfig, ReportConfig, TextConfig
 from gpt2cli.errors import PromptError, UsageError, shorten
+from gpt2cli.option_kinds import FILE, SWITCH, option
+from gpt2cli.options import takes
+from gpt2cli.settings import Settings
 
 if TYPE_CHECKING:
     from gpt2cli.store import StoredModel
@@ -20,7 +24,44 @@ _IDS_EXAMPLE: Final = "gpt2 tokens --decode 15496 995"
 _MOST_DIGITS: Final = 18  # of an id; Python itself refuses numbers of some thousands
 
 
-@flatten
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOutput:
+    """Where a text or its ids come from, and what is written: a line for each token, or one form.
+
+    Raises:
+        UsageError: if more than one form is given.
+    """
+
+    decode: bool = option(
+        False, "From ids to text. Default: from text to ids.", REPORT,
+        kind=SWITCH, short="-d", settable=False,
+    )  # fmt: skip
+    file: Path | None = option(
+        None, "Read from FILE; - is stdin.", REPORT,
+        kind=FILE, short="-f", usual="the arguments, or stdin", settable=False,
+    )  # fmt: skip
+    ids: bool = option(
+        False, "Print the ids alone, on one line.", REPORT, kind=SWITCH, settable=False
+    )
+    count: bool = option(
+        False, "Print how many tokens there are.", REPORT, kind=SWITCH, settable=False
+    )
+    json: bool = option(False, "Print one JSON record.", REPORT, kind=SWITCH, settable=False)
+
+    def __post_init__(self) -> None:
+        forms = {"ids": self.ids, "count": self.count, "json": self.json}
+        chosen = [field for field, given in forms.items() if given]
+        if self.decode and chosen:
+            expected = "no {decode} beside it, which prints text alone"
+            raise UsageError(option=chosen[0], expected=expected)
+        if len(chosen) > 1:
+            raise UsageError(option=chosen[1], expected=f"no {{{chosen[0]}}} beside it")
+
+
+@takes(
+    TextConfig, InputOutput, ReportConfig, ModelConfig,
+    without={"stats", "precision", "device", "threads"},
+)  # fmt: skip
 def tokens(
     *,
     given: Annotated[
@@ -31,9 +72,7 @@ def tokens(
             help="Text, or with --decode ids. - is stdin, which is also read if there is nothing.",
         ),
     ] = None,
-    source: TokensInputOptions,
-    output: TokensOutputOptions,
-    model: TokenizerOptions,
+    settings: Settings,
 ) -> None:
     r"""Show the tokens of a text, or the text of tokens.
 
@@ -54,14 +93,13 @@ def tokens(
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import open_result
 
-    if source.decode and output.chosen:
-        raise UsageError(f"--decode prints text alone: leave out {output.chosen[0]}")
-    argument = _join(given, decode=source.decode)
-    files = [] if source.file is None else [source.file]
-    example = _IDS_EXAMPLE if source.decode else _TEXT_EXAMPLE
+    io, model = settings.make(InputOutput), settings.make(ModelConfig)
+    argument = _join(given, decode=io.decode)
+    files = [] if io.file is None else [io.file]
+    example = _IDS_EXAMPLE if io.decode else _TEXT_EXAMPLE
     [read] = read_texts(argument, files, stdin=find_stdin(), example=example)
-    asked = parse_ids(read.text) if source.decode else None
-    with Notes(quiet=output.quiet) as notes:
+    asked = parse_ids(read.text) if io.decode else None
+    with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         # Heavy: not for --help or a missing file. Not gpt2cli.loading, which brings onnxruntime.
         from gpt2cli.store import find_tokenizer
         from gpt2cli.tokenizer import Tokenizer
@@ -75,9 +113,9 @@ def tokens(
             if asked is not None:
                 writer.write_bytes(tokenizer.decode(asked))
                 return
-            special = source.allow_special
+            special = settings.make(TextConfig).allow_special
             ids = tokenizer.encode_long(read.text, allow_special=special, begins=True)
-            for part in _format(ids, tokenizer, stored, output):
+            for part in _format(ids, tokenizer, stored, io):
                 writer.write(part)
 
 
@@ -105,18 +143,18 @@ def _join(given: Sequence[str] | None, *, decode: bool) -> str | None:
 
 
 def _format(
-    ids: Sequence[int], tokenizer: "Tokenizer", stored: "StoredModel", output: TokensOutputOptions
+    ids: Sequence[int], tokenizer: "Tokenizer", stored: "StoredModel", io: InputOutput
 ) -> Iterator[str]:
     """Yield what is written, in parts."""
     from gpt2cli.pieces import describe_piece, format_in_parts, join_in_parts, quote_piece
 
     pieces = ((token_id, tokenizer.spell(token_id)) for token_id in ids)
-    if output.ids:
+    if io.ids:
         yield from join_in_parts(map(str, ids), " ")
         yield "\n"
-    elif output.count:
+    elif io.count:
         yield f"{len(ids)}\n"
-    elif output.json:
+    elif io.json:
         tokens = ({"id": token_id, **describe_piece(piece)} for token_id, piece in pieces)
         about_model = {"model": stored.name, "revision": stored.revision}
         yield from format_in_parts({"ids": iter(ids), "tokens": tokens, **about_model})

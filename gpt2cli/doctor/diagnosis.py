@@ -11,9 +11,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
+from gpt2cli.config import ModelConfig
 from gpt2cli.doctor.facts import CheckedModel, Cuda, Diagnosis, HubAnswer, Problem, Step
 from gpt2cli.doctor.surroundings import PACKAGES, ask_hub, check_models, list_places, look_at
-from gpt2cli.errors import Gpt2Error, UsageError
+from gpt2cli.errors import Gpt2Error, Spelling, UsageError
 from gpt2cli.machine import find_cpu_name, find_versions
 from gpt2cli.model_folder import ModelFolder
 from gpt2cli.store import Listener
@@ -22,7 +23,6 @@ from gpt2cli.store.hub import is_offline
 if TYPE_CHECKING:
     from gpt2cli.engine import Device
 
-_AUTO: Final = "auto"
 _RUNTIMES: Final = ("onnxruntime", "onnxruntime-gpu")
 _ONE_RUNTIME: Final = "pip uninstall -y onnxruntime onnxruntime-gpu && pip install onnxruntime-gpu"
 _MODEL: Final = "starter"
@@ -37,8 +37,11 @@ def diagnose(
     folders: Sequence[Path] = (),
     listener: Listener,
     ask: Callable[[str], None] | None = None,
+    spell: Spelling = str,
 ) -> Diagnosis:
     """Look at everything; `verify` reads the models whole, `ask` asks the hub.
+
+    `spell`: how the command line writes an option.
 
     `folders`: models of the user's own, beside those in the cache.
 
@@ -55,7 +58,7 @@ def diagnose(
     step = Step(asked, reason=broken)
     if engine is not None:
         listener.stage(f"running a step of {_MODEL}")
-        step = _run_step(asked, _Silent())
+        step = _run_step(asked, _Silent(), spell)
     listener.stage("asking the hub")
     hub = ask_hub(offline=offline or is_offline(), ask=ask)
     asked_for = [model for model in models if verify or not model.cached]
@@ -88,7 +91,7 @@ def find_problems(
     """Yield what does not work, the worst first."""
     both = [f"{name} {versions[name]}" for name in _RUNTIMES if name in versions]
     if step.ran_on is None:
-        yield Problem(step.reason or f"nothing runs on --device {step.asked}")
+        yield Problem(step.reason or f"nothing runs on {step.asked}")
     elif step.reason is not None and cuda.devices:
         yield Problem(f"CUDA is not used, though there is a device: {step.reason}")
     if len(both) > 1 and "both installed" not in (step.reason or ""):
@@ -99,7 +102,7 @@ def find_problems(
         yield Problem(f"the driver runs CUDA {cuda.driver_version}, {needed}", "update the driver")
     if hub.reached is False:
         told = f"{hub.endpoint} cannot be reached ({hub.reason})"
-        yield Problem(told, "models that are here run all the same, with --offline at once")
+        yield Problem(told, "models that are here run all the same")
     for model in models:
         if model.fault is not None:
             advice = f"gpt2 models rm {Path(model.path).name}" if model.cached else None
@@ -129,23 +132,15 @@ def _look_at_cuda(engine: ModuleType) -> Cuda:
     )
 
 
-def _run_step(asked: str, listener: Listener) -> Step:
+def _run_step(asked: str, listener: Listener, spell: Spelling) -> Step:
     """Load the starter where it was asked for, and decode."""
     from gpt2cli.device_choice import forget_failure
     from gpt2cli.loading import load_model
 
     forget_failure()  # who asks the doctor wants it tried
     try:
-        model = load_model(
-            _MODEL,
-            revision=None,
-            precision=_AUTO,
-            device=asked,
-            threads=None,
-            offline=True,
-            max_slots=1,
-            listener=listener,
-        )
+        config = ModelConfig(model=_MODEL, device=asked, offline=True)
+        model = load_model(config, max_slots=1, listener=listener)
         engine = model.engine
         engine.extend(0, [0], [0])
         seconds = [_time(lambda: engine.decode([0])) for _ in range(_WARM_STEPS)]
@@ -153,7 +148,8 @@ def _run_step(asked: str, listener: Listener) -> Step:
     except UsageError:
         raise
     except (Gpt2Error, OSError) as error:
-        return Step(asked, reason=str(error))
+        reason = error.tell(spell) if isinstance(error, Gpt2Error) else str(error)
+        return Step(asked, reason=reason)
     return Step(
         asked,
         str(engine.device),

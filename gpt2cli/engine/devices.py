@@ -63,7 +63,7 @@ def require_device(asked: str, *, ask: Callable[[], Driver] | None = None) -> De
     """
     match = re.fullmatch(r"cpu|cuda(?::(\d+))?", asked)
     if match is None:
-        raise UsageError(f"--device: expected auto, cpu, cuda or cuda:N, found {asked!r}")
+        raise UsageError(option="device", expected="auto, cpu, cuda or cuda:N", found=repr(asked))
     if asked == "cpu":
         return Device("cpu")
     index = int(match[1] or 0)
@@ -72,7 +72,7 @@ def require_device(asked: str, *, ask: Callable[[], Driver] | None = None) -> De
         known = "is 1 CUDA device" if driver.devices == 1 else f"are {driver.devices} CUDA devices"
         reason = driver.reason or f"there {known}, counted from 0"
         mended = "" if driver.devices else f", or install an NVIDIA driver and: {CUDA_PIP}"
-        raise DeviceError(f"--device {asked}: {reason}; use --device cpu{mended}")
+        raise DeviceError(reason, f"use {{device}} cpu{mended}", option="device", value=asked)
     return Device("cuda", index)
 
 

@@ -42,12 +42,13 @@ def explain_failure(
     """
     reason = find_reason(error)
     if is_out_of_memory(error):
-        advice = "take a smaller model, or a lower --precision"
+        advice = "take a smaller model, or a lower {precision}"
         if by_rows:
-            advice = "run fewer rows at once (--batch-size, --samples, --beams)"
-        elsewhere = "" if device.kind == "cpu" else ", or use --device cpu"
-        told = f"--device {device}: its memory is full{doing}; {advice}{elsewhere}"
-        return DeviceFullError(told) if by_rows else DeviceError(told)
+            advice = "run fewer rows at once ({batch_size}, {samples}, {beams})"
+        elsewhere = "" if device.kind == "cpu" else ", or use {device} cpu"
+        full = DeviceFullError if by_rows else DeviceError
+        told = f"its memory is full{doing}"
+        return full(told, advice + elsewhere, option="device", value=device)
     advice = ""
     if any(code in reason for code in _OUTDATED):
         advice = f"update the driver: this ONNX Runtime needs CUDA {find_cuda_version()}"
@@ -71,6 +72,6 @@ def find_reason(error: BaseException) -> str:
 
 def refuse(device: Device, reason: str, advice: str) -> DeviceError:
     """Return the failure of a device, with what mends it: the CPU if it is another, or `advice`."""
-    elsewhere = "`gpt2 doctor` may tell more" if device.kind == "cpu" else "use --device cpu"
+    elsewhere = "`gpt2 doctor` may tell more" if device.kind == "cpu" else "use {device} cpu"
     mended = f", or: {advice}" if advice else ""
-    return DeviceError(f"--device {device}: {reason}; {elsewhere}{mended}")
+    return DeviceError(reason, elsewhere + mended, option="device", value=device)

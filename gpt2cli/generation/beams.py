@@ -10,9 +10,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2cli.errors import Gpt2Error, PromptError
 from gpt2cli.generation.requests import Chunk, FinishReason, PreparedRequest
 from gpt2cli.generation.sample import Sample
-from gpt2cli.sampling import Continuation, Sampler, explain, find_continuations, find_logprobs
+from gpt2cli.sampling import (
+    Continuation,
+    Sampler,
+    explain,
+    find_continuations,
+    find_logprobs,
+    rate,
+)
 from gpt2cli.tokenizer import Tokenizer
 
 Logits = NDArray[np.float32]
@@ -97,7 +105,7 @@ class BeamSearch:
         totals = [beam.total for beam in self._beams]
         found = find_continuations(sampler, logits, rows, totals, count=self._candidates)
         if not found and not self._hypotheses:
-            self.fail(str(explain(logits[0])))
+            self.fail(explain(logits[0]))
         self._length += 1
         going_on: list[tuple[Beam, int]] = []
         for rank, continuation in enumerate(found):
@@ -114,7 +122,7 @@ class BeamSearch:
             self._beams = []
         return [parent for _, parent in going_on][: len(self._beams)]
 
-    def fail(self, error: str) -> None:
+    def fail(self, error: Gpt2Error) -> None:
         """End with the error as each of the completions."""
         self._beams[0].sample.fail(error)
         self._end_all()
@@ -124,10 +132,9 @@ class BeamSearch:
         yield from self._show_found()
         for number in range(len(self._hypotheses), self._wanted):
             sample = self._hypotheses[0].beam.sample.fork()
-            sample.fail(
-                f"the options allow {len(self._hypotheses)} completions here, "
-                f"not {self._wanted}; lower --samples"
-            )
+            found = len(self._hypotheses)
+            fault = f"the options allow {found} completions here, not {self._wanted}"
+            sample.fail(PromptError(fault, "lower {samples}"))
             yield replace(sample.chunk(""), sample=number)
 
     def interrupt(self) -> Iterator[Chunk]:
@@ -162,7 +169,7 @@ class BeamSearch:
 
     def _add(self, beam: Beam) -> None:
         """Keep a completion if it is among the best: as many as beams, the first of equals."""
-        score = self._config.rate(beam.total, self._length)
+        score = rate(self._config, beam.total, self._length)
         ranked = sorted([*self._hypotheses, Hypothesis(beam, score)], key=lambda h: -h.score)
         self._hypotheses = ranked[: self._config.beams]
 
@@ -170,5 +177,5 @@ class BeamSearch:
         """Tell whether no beam will become better than what is found, as far as one can guess."""
         if len(self._hypotheses) < self._config.beams or not self._beams:
             return not self._beams
-        best = self._config.rate(self._beams[0].total, self._length)
+        best = rate(self._config, self._beams[0].total, self._length)
         return best <= self._hypotheses[-1].score

@@ -121,8 +121,8 @@ class Loop:
 
     def _begin_search(self, search: BeamSearch) -> Iterator[Chunk]:
         if not search.ended and search.slots > (most := self.engine.most_slots):
-            expected = f"at most {most}, the rows that the device's memory holds"
-            search.fail(f"--beams: expected {expected}, found {search.slots}")
+            expected = f"expected at most {most}, the rows that the device's memory holds"
+            search.fail(PromptError(f"{expected}, found {search.slots}", option="beams"))
         if search.ended:
             yield from search.finish()
             return
@@ -208,7 +208,7 @@ class Loop:
             ids = self.sampler.step(logits, [sample.row for sample in samples])
         except PromptError as error:  # of one of them: the others draw without it
             if len(samples) == 1:
-                yield samples[0].chunk(samples[0].fail(str(error)))
+                yield samples[0].chunk(samples[0].fail(error))
             else:
                 for place, sample in enumerate(samples):
                     yield from self._draw(logits[place : place + 1], [sample])

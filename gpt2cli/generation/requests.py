@@ -6,30 +6,31 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.config import (
+    LARGEST_SEED,
+    BeamConfig,
+    ConstraintConfig,
+    GenerationConfig,
+    Overflow,
+    SampleConfig,
+    SamplingConfig,
+    SeedConfig,
+    TextConfig,
+    check_together,
+    values_of,
+)
+from gpt2cli.errors import Gpt2Error, PromptError
 from gpt2cli.generation.vocabulary import find_bans, find_biases, find_constraint
 from gpt2cli.model_folder import ModelShape
 from gpt2cli.sampling import (
-    LARGEST_SEED,
     BannedTexts,
-    BeamConfig,
     Constraint,
-    ConstraintConfig,
-    SamplingConfig,
     TokenLogprob,
 )
+from gpt2cli.settings import Settings
 from gpt2cli.tokenizer import Tokenizer
 
-_MOST_ALTERNATIVES: Final = 20
 _RANDOM_SEEDS: Final = 2**32  # enough, and short enough to type again
-
-
-class Overflow(StrEnum):
-    """What happens when prompt and completion would have more than `n_positions` tokens."""
-
-    STOP = "stop"  # the completion ends there
-    SLIDE = "slide"  # the last half is kept and prefilled again, of a long prompt as well
-    ERROR = "error"  # refused before anything is generated
 
 
 class FinishReason(StrEnum):
@@ -40,33 +41,6 @@ class FinishReason(StrEnum):
     CONTEXT = "context"  # n_positions
     INTERRUPTED = "interrupted"
     ERROR = "error"  # its options left nothing to choose
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationConfig:
-    """Where a completion ends.
-
-    Raises:
-        UsageError: naming the option, its range and the value found.
-    """
-
-    max_new_tokens: int = 256
-    min_new_tokens: int = 0  # before so many no EOS is drawn, and no stop sequence counts
-    stop: tuple[str, ...] = ()
-    ignore_eos: bool = False
-    overflow: Overflow = Overflow.STOP
-
-    def __post_init__(self) -> None:
-        least, most = self.min_new_tokens, self.max_new_tokens
-        if most < 0:
-            raise UsageError(f"--max-new-tokens: expected a number 0 or more, found {most}")
-        if least < 0:
-            raise UsageError(f"--min-new-tokens: expected a number 0 or more, found {least}")
-        if least > most:
-            expected = f"at most --max-new-tokens, {most}"
-            raise UsageError(f"--min-new-tokens: expected {expected}, found {least}")
-        if "" in self.stop:
-            raise UsageError("--stop: expected some text, found an empty one")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,19 +63,9 @@ class Request:
     logprobs: int | None = None  # alternatives of each token in the record; None: no logprobs
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
-        if self.samples < 1:
-            raise UsageError(f"--samples: expected a number 1 or more, found {self.samples}")
-        if self.logprobs is not None and not 0 <= self.logprobs <= _MOST_ALTERNATIVES:
-            expected = f"a number 0 to {_MOST_ALTERNATIVES}"
-            raise UsageError(f"--logprobs: expected {expected}, found {self.logprobs}")
-        beams = self.search.beams
-        if self.search.on and self.samples > beams:
-            raise UsageError(f"--samples: expected at most --beams, {beams}, found {self.samples}")
-        if self.search.on and self.generation.overflow is Overflow.SLIDE:
-            raise UsageError("--overflow: expected stop or error with --beams, found slide")
-        if self.search.on and self.constraint.option is not None:
-            raise UsageError(f"{self.constraint.option}: expected no --beams beside it")
+        SeedConfig(seed=self.seed)
+        how_many = SampleConfig(samples=self.samples, logprobs=self.logprobs)
+        check_together(values_of(self.generation, self.search, self.constraint, how_many))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +100,7 @@ class Finish:
     completion_tokens: int
     truncated_prompt_tokens: int = 0  # of the prompt's, that the model did not see at all
     logprobs: tuple[TokenLogprob, ...] | None = None  # of each token; None: not asked for
-    error: str | None = None  # why it could not go on
+    error: Gpt2Error | None = None  # why it could not go on
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +113,6 @@ class Chunk:
     finish: Finish | None = None
 
 
-def check_seed(seed: int) -> None:
-    """Check the range of a seed.
-
-    Raises:
-        UsageError: naming it.
-    """
-    if not 0 <= seed <= LARGEST_SEED:
-        raise UsageError(f"--seed: expected 0 to 2^53-1, found {seed}")
-
-
 def draw_seed() -> int:
     """Return a random seed."""
     return secrets.randbelow(_RANDOM_SEEDS)
@@ -167,6 +121,27 @@ def draw_seed() -> int:
 def seed_of(run_seed: int, index: int) -> int:
     """Return the effective seed of the request at `index` that names none itself."""
     return (run_seed + index) % (LARGEST_SEED + 1)
+
+
+def make_request(settings: Settings, prompt: str, *, seed: int, index: int = 0) -> Request:
+    """Build the request of a prompt; `seed` is its effective one.
+
+    Raises:
+        UsageError: if options do not go together.
+    """
+    how_many = settings.make(SampleConfig)
+    return Request(
+        prompt=prompt,
+        sampling=settings.make(SamplingConfig),
+        generation=settings.make(GenerationConfig),
+        search=settings.make(BeamConfig),
+        constraint=settings.make(ConstraintConfig),
+        seed=seed,
+        samples=how_many.samples,
+        index=index,
+        allow_special=settings.make(TextConfig).allow_special,
+        logprobs=how_many.logprobs,
+    )
 
 
 def prepare(
@@ -192,15 +167,16 @@ def prepare(
     config, limit = request.generation, shape.n_positions
     if config.overflow is Overflow.STOP and len(ids) > limit:
         raise PromptError(
-            f"the prompt has {len(ids)} tokens, the model takes {limit}: shorten it, "
-            "or use --overflow slide to keep its end"
+            f"the prompt has {len(ids)} tokens, the model takes {limit}",
+            "shorten it, or use {overflow} slide to keep its end",
         )
     if config.overflow is Overflow.ERROR and len(ids) + config.max_new_tokens > limit:
         raise PromptError(
-            f"the prompt's {len(ids)} tokens and --max-new-tokens {config.max_new_tokens} exceed "
-            f"the model's {limit}: shorten the prompt, or lower --max-new-tokens"
+            f"the prompt's {len(ids)} tokens and {config.max_new_tokens} new ones exceed the "
+            f"model's {limit}",
+            "shorten the prompt, or lower {max_new_tokens}",
         )
-    tokenizer.note_unwritable("--stop", config.stop)
+    tokenizer.note_unwritable("stop", config.stop)
     sampling, size = request.sampling, shape.vocab_size
     return PreparedRequest(
         request,

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 
-from gpt2cli.errors import PromptError
 from gpt2cli.generation.interfaces import Counts, LogitsEngine, SampleSource
 from gpt2cli.generation.kept import KeptSlot
 from gpt2cli.generation.loop import Loop
@@ -49,7 +48,7 @@ def generate(
     with closing(chunks):
         for chunk in chunks:
             if chunk.finish is not None and chunk.finish.error is not None:
-                raise PromptError(chunk.finish.error)
+                raise chunk.finish.error
             yield chunk
 
 

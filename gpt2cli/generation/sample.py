@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2cli.errors import PromptError
+from gpt2cli.config import Overflow
+from gpt2cli.errors import Gpt2Error, PromptError
 from gpt2cli.generation.forbidden import ForbiddenIds
-from gpt2cli.generation.requests import Chunk, Finish, FinishReason, Overflow, PreparedRequest
+from gpt2cli.generation.requests import Chunk, Finish, FinishReason, PreparedRequest
 from gpt2cli.sampling import Row, TokenLogprob, find_logprobs
 from gpt2cli.tokenizer import Detokenizer, StopMatcher, Tokenizer
 
@@ -34,7 +35,7 @@ class Sample:
         self._stops = StopMatcher(self._config.stop)
         self._drawn = 0
         self._finish: FinishReason | None = None
-        self._error: str | None = None
+        self._error: Gpt2Error | None = None
         self._logprobs: list[TokenLogprob] = []  # of what was drawn, if that is wanted
         self._window = list(prepared.prompt_ids)
         self.start = len(self._window)  # how many ids of the window are prefilled, all by one call
@@ -129,7 +130,7 @@ class Sample:
         self._finish = FinishReason.INTERRUPTED
         return self._flush()
 
-    def fail(self, error: str) -> str:
+    def fail(self, error: Gpt2Error) -> str:
         """End here, since nothing may follow; return the text that was held back."""
         text = self._flush()
         self._finish, self._error = FinishReason.ERROR, error
@@ -160,7 +161,7 @@ class Sample:
             else:
                 self.row.forbidden = self._forbidden.find()
         except PromptError as error:
-            self._finish, self._error = FinishReason.ERROR, str(error)
+            self._finish, self._error = FinishReason.ERROR, error
 
     def _check_limits(self) -> None:
         if self._drawn >= self._config.max_new_tokens:

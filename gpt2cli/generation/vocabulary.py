@@ -3,14 +3,13 @@
 import functools
 from typing import Final
 
+from gpt2cli.config import ConstraintConfig, SamplingConfig
 from gpt2cli.errors import PromptError, UsageError, shorten
 from gpt2cli.sampling import (
     BannedTexts,
     Constraint,
     ConstraintCompiler,
-    ConstraintConfig,
     Pieces,
-    SamplingConfig,
 )
 from gpt2cli.tokenizer import Tokenizer
 
@@ -37,7 +36,7 @@ def find_bans(
     config: SamplingConfig, tokenizer: Tokenizer, *, vocab_size: int
 ) -> BannedTexts | None:
     """Return the banned texts by ids; None if there are none."""
-    tokenizer.note_unwritable("--ban", config.ban)
+    tokenizer.note_unwritable("ban", config.ban)
     return _read_bans(tokenizer, config.ban, vocab_size) if config.ban else None
 
 
@@ -50,7 +49,7 @@ def find_constraint(
         UsageError: if it is wrong or not supported.
         PackageError: if the package that compiles it is not installed.
     """
-    return None if config.option is None else _compile(config, tokenizer, vocab_size)
+    return None if config.field is None else _compile(config, tokenizer, vocab_size)
 
 
 def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: bool) -> int:
@@ -58,23 +57,27 @@ def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: b
         token_id = int(token) if len(token) <= _LONGEST_ID else vocab_size
         if token_id >= vocab_size:
             found = shorten(token)
-            raise UsageError(f"--logit-bias: expected an id 0 to {vocab_size - 1}, found {found}")
+            expected = f"an id 0 to {vocab_size - 1}"
+            raise UsageError(option="logit_bias", expected=expected, found=found)
         return token_id
     shown = repr(shorten(token))
     try:
         ids = tokenizer.encode_text(token, allow_special=allow_special)
     except PromptError as error:
-        raise UsageError(f"--logit-bias: the model has no token for {shown}") from error
+        fault = f"the model has no token for {shown}"
+        raise UsageError(fault, option="logit_bias") from error
     if not ids:
-        raise UsageError(f"--logit-bias: the model has no token for {shown}")
+        raise UsageError(f"the model has no token for {shown}", option="logit_bias")
     if len(ids) != 1:
         pieces = [tokenizer.show([token_id]) for token_id in ids[:_MOST_SHOWN]]
         spelt = ", ".join(
             f"{piece!r} {token_id}" for piece, token_id in zip(pieces, ids, strict=False)
         )
         raise UsageError(
-            f"--logit-bias: expected an id or a text of one token, found {shown}, which has "
-            f"{len(ids)}: {spelt}{', …' if len(ids) > len(pieces) else ''}"
+            option="logit_bias",
+            expected="an id or a text of one token",
+            found=f"{shown}, which has {len(ids)}: {spelt}"
+            f"{', …' if len(ids) > len(pieces) else ''}",
         )
     return ids[0]
 

@@ -7,50 +7,17 @@ probabilities, to which the processors are applied, added to what each beam has.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2cli.errors import UsageError
+from gpt2cli.config import BeamConfig
 from gpt2cli.sampling.logprobs import find_normalisers
 from gpt2cli.sampling.row import Row
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.sampling.warpers import find_best
 
 Logits = NDArray[np.float32]
-
-_MOST_BEAMS: Final = 256
-_LARGEST_PENALTY: Final = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeamConfig:
-    """How a beam search runs.
-
-    Raises:
-        UsageError: naming the option, its range and the value found.
-    """
-
-    beams: int = 1  # 1: off
-    length_penalty: float = 1.0  # the power of the length by which a sum of logprobs is divided
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.beams <= _MOST_BEAMS:
-            raise UsageError(f"--beams: expected a number 1 to {_MOST_BEAMS}, found {self.beams}")
-        most = _LARGEST_PENALTY
-        if not -most <= self.length_penalty <= most:  # NaN too
-            expected = f"a number between -{most} and {most}"
-            raise UsageError(f"--length-penalty: expected {expected}, found {self.length_penalty}")
-
-    @property
-    def on(self) -> bool:
-        """Whether completions are searched for, not drawn."""
-        return self.beams > 1
-
-    def rate(self, total: float, length: int) -> float:
-        """Return the score of `length` tokens, EOS counted, whose logprobs add up to `total`."""
-        return total / math.pow(length, self.length_penalty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +49,8 @@ def find_continuations(
         for place in order
         if np.isfinite(sums.flat[place])
     ]
+
+
+def rate(config: BeamConfig, total: float, length: int) -> float:
+    """Return the score of `length` tokens, EOS counted, whose logprobs add up to `total`."""
+    return total / math.pow(length, config.length_penalty)

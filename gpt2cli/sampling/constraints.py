@@ -6,12 +6,12 @@ the only one that knows it: it is an optional package.
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2cli.config import ConstraintConfig
 from gpt2cli.errors import PackageError, PromptError, UsageError
 from gpt2cli.lacking import find_lacking_bytes, find_unwritable, name_characters
 from gpt2cli.sampling.writable import describe_writable
@@ -26,38 +26,6 @@ _JSON_FORM: Final[Any] = {
 }
 _JSON_CHARACTERS: Final = "".join(map(chr, range(0x20, 0x7F)))  # any of these may be needed
 _ANNOTATIONS: Final = ("title", "description", "$comment", "$schema", "$id")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConstraintConfig:
-    """What the whole completion must be: at most one of the three.
-
-    Raises:
-        UsageError: naming the option.
-    """
-
-    choice: tuple[str, ...] = ()  # one of these texts
-    regex: str | None = None  # what this matches from end to end
-    json_schema: str | None = None  # JSON, on one line, that is valid under this schema
-
-    def __post_init__(self) -> None:
-        given = [option for option, value in self._options() if value]
-        if len(given) > 1:
-            raise UsageError(f"{given[1]}: expected one constraint, found {given[0]} too")
-        if "" in self.choice:
-            raise UsageError("--choice: expected some text, found an empty one")
-
-    @property
-    def option(self) -> str | None:
-        """The option that is given; None if there is no constraint."""
-        return next((option for option, value in self._options() if value), None)
-
-    def _options(self) -> Sequence[tuple[str, bool]]:
-        return (
-            ("--choice", bool(self.choice)),
-            ("--regex", self.regex is not None),
-            ("--json-schema", self.json_schema is not None),
-        )
 
 
 class ConstraintCompiler:
@@ -76,7 +44,7 @@ class ConstraintCompiler:
             import llguidance
         except ImportError as error:
             raise PackageError(
-                "constraints need llguidance, which is not installed: pip install llguidance"
+                "constraints need llguidance, which is not installed", "pip install llguidance"
             ) from error
         self._library = llguidance
         self._vocab_size = len(pieces)
@@ -94,9 +62,9 @@ class ConstraintCompiler:
             self._refuse_unwritable(config)
             grammar = self._make_grammar(config)
         except UnicodeEncodeError as error:  # half of a surrogate pair, from a JSON record
-            raise UsageError(f"{config.option}: expected valid Unicode") from error
+            raise UsageError("expected valid Unicode", option=config.field) from error
         except ValueError as error:
-            raise UsageError(f"{config.option}: {_shorten(str(error))}") from error
+            raise UsageError(_shorten(str(error)), option=config.field) from error
         matcher = self._library.LLMatcher(self._tokenizer, grammar, log_level=0)
         if not matcher.is_error():
             matcher.compute_bitmask()  # some faults show here only
@@ -105,7 +73,7 @@ class ConstraintCompiler:
             if self._lacking and reason == _NOTHING_MATCHES:
                 named = name_characters(find_unwritable(config.regex or "", self._lacking))
                 reason = f"needs {named or 'characters'}, which no token of the model spells"
-            raise UsageError(f"{config.option}: {reason}")
+            raise UsageError(reason, option=config.field)
         return Constraint(matcher, self._vocab_size)
 
     def _make_grammar(self, config: ConstraintConfig) -> str:
@@ -138,9 +106,8 @@ class ConstraintCompiler:
         for text in texts:
             if unwritable := find_unwritable(text, self._lacking):
                 named = name_characters(unwritable)
-                raise UsageError(
-                    f"{config.option}: needs {named}, which no token of the model spells"
-                )
+                fault = f"needs {named}, which no token of the model spells"
+                raise UsageError(fault, option=config.field)
 
 
 class Constraint:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2cli.sampling.config import SamplingConfig
+from gpt2cli.config import SamplingConfig
 from gpt2cli.sampling.processors import Places
 from gpt2cli.sampling.stream import RandomStream
 

@@ -46,7 +46,7 @@ class Sampler:
         for place, scores in enumerate(processed):
             if not np.isfinite(scores[chosen[place]]):
                 raise explain(self._leave_out_missing(logits[place]))
-        drawing = [place for place, row in enumerate(rows) if not row.config.greedy]
+        drawing = [place for place, row in enumerate(rows) if row.config.draws]
         for warping in dict.fromkeys(rows[place].warping for place in drawing):
             places = [place for place in drawing if rows[place].warping == warping]
             group = np.stack([processed[place] for place in places])  # [g, V]
@@ -97,7 +97,8 @@ def explain(logits: Logits) -> PromptError | ModelError:
     """Say why nothing can be chosen; `logits` [V] are from before the processors."""
     if np.isfinite(logits.max()):  # of NaN and others: NaN
         return PromptError(
-            "every token is forbidden here by --ban, --no-repeat-ngram, --min-new-tokens, or what "
-            "the completion must be (--choice, --regex, --json-schema); ask less of them"
+            "every token is forbidden here",
+            "ask less of {ban}, {no_repeat_ngram}, {min_new_tokens}, {choice}, {regex} or "
+            "{json_schema}",
         )
     return ModelError(BAD_LOGITS)

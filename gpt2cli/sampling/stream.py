@@ -4,8 +4,6 @@ from typing import Final
 
 import numpy as np
 
-LARGEST_SEED: Final = 2**53 - 1  # what every JSON reader keeps exactly
-
 _MANTISSA_BITS: Final = 53
 
 

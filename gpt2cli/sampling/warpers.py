@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2cli.sampling.config import SamplingConfig
+from gpt2cli.config import SamplingConfig
 
 Logits = NDArray[np.float32]
 Weights = NDArray[np.float64]

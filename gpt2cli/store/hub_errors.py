@@ -28,7 +28,7 @@ def translate(repo: str, revision: str, error: Exception) -> HubError:
         reason = f"the hub has no model {repo}, or it is private"
         return HubError(reason, "check the name, or set HF_TOKEN")
     if isinstance(error, errors.RevisionNotFoundError):
-        return HubError(f"{repo} has no revision {revision}", "leave out --revision for main")
+        return HubError(f"{repo} has no revision {revision}", "leave out {revision} for main")
     if isinstance(error, errors.RemoteEntryNotFoundError):
         name = str(error.response.url).rpartition("/")[2]
         return HubError(f"the hub lists {name} in {repo} but does not give it", "try later")
@@ -68,7 +68,7 @@ def _translate_failure(repo: str, error: Exception) -> HubError:
     lines = str(error).strip().splitlines()
     words = _ERROR_NUMBER.sub("", lines[0]).rstrip(".") if lines else type(error).__name__
     reason = f"{repo} could not be downloaded ({words})"
-    return HubError(reason, "check the connection, or name a folder with --model")
+    return HubError(reason, "check the connection, or name a folder with {model}")
 
 
 def _tell_full_disk(repo: str) -> HubError:

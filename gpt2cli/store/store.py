@@ -77,7 +77,7 @@ def find_checkpoint(
         snapshot = _find_snapshot(meaning.repo, wanted)
         return FoundCheckpoint(snapshot.folder, _hub_origin(meaning.repo, snapshot.commit))
     if revision is not None:
-        raise UsageError(f"--revision: {name} is not a hub model; leave it out")
+        raise UsageError(f"{name} is not a hub model", "leave it out", option="revision")
     folder = STARTER_FOLDER if isinstance(meaning, StarterName) else meaning.path
     if is_model_folder(folder):
         raise UsageError(f"{folder} is a model folder already; expected a checkpoint")
@@ -188,7 +188,7 @@ def _find_named(name: str, wanted: _Wanted) -> StoredModel:
     if isinstance(meaning, HubName):
         return _find_hub_model(meaning.repo, wanted)
     if wanted.revision is not None:
-        raise UsageError(f"--revision: {name} is not a hub model; leave it out")
+        raise UsageError(f"{name} is not a hub model", "leave it out", option="revision")
     if isinstance(meaning, StarterName):
         return _find_starter(wanted)
     return _find_local(meaning, wanted)
@@ -209,7 +209,7 @@ def _find_default(wanted: _Wanted) -> StoredModel:
     except HubError as error:
         if not may_stand_in:
             raise
-        reason = error.reason
+        reason = error.fault
         if remembered:
             reason = f"{memory.hub_failure}; `gpt2 models pull {DEFAULT_MODEL}` asks again"
         if not wanted.offline:
@@ -236,8 +236,10 @@ def _find_local(name: FolderName, wanted: _Wanted) -> StoredModel:
     folder = read_model_folder(path)
     if wanted.precision not in (AUTO, _ANY, folder.precision):
         raise UsageError(
-            f"--precision {wanted.precision}: the model folder {path} is {folder.precision}; "
-            "export its checkpoint again for another precision"
+            option="precision",
+            expected=f"{folder.precision}, which the model folder is in",
+            found=wanted.precision,
+            advice="export its checkpoint again for another precision",
         )
     return StoredModel(folder, str(path), None)
 
@@ -267,8 +269,9 @@ def _find_snapshot(repo: str, wanted: _Wanted) -> Snapshot:
         return snapshot
     if wanted.offline:
         missing = wanted.hub.explain_missing(repo, wanted.hub_revision, weights=weights)
-        said = find_offline_variable() or "--offline"
-        raise HubError(f"{missing}, and {said} forbids the network", f"run once without {said}")
+        variable = find_offline_variable()
+        fault = f"{missing}, and {variable or 'offline mode'} forbids the network"
+        raise HubError(fault, f"run once without {variable or '{offline}'}")
     return _download(repo, wanted)
 
 

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from gpt2cli.generation import Counts, GenerationConfig, PreparedRequest, Request, generate
+from gpt2cli.config import GenerationConfig, ModelConfig, SamplingConfig
+from gpt2cli.generation import Counts, PreparedRequest, Request, generate
 from gpt2cli.loading import load_model
-from gpt2cli.sampling import SamplingConfig
 
 PACKAGES: Final = ("onnxruntime-gpu", "onnxruntime", "numpy")
 BATCH_SIZES: Final = (0,)  # as many slots as `gpt2 batch` itself would take
@@ -19,12 +19,9 @@ class Model:
 
     def __init__(self, path: str, *, precision: str, threads: int) -> None:
         self._loaded = load_model(
-            path,
-            revision=None,
-            precision=precision,
-            device="cpu",
-            threads=threads,
-            offline=True,
+            ModelConfig(
+                model=path, precision=precision, device="cpu", threads=threads, offline=True
+            ),
             max_slots=None,
             listener=_Silence(),
         )

@@ -30,7 +30,8 @@ from export.storage import FLOAT32, STORAGES, BlockFormat, Storage
 from gpt2cli.engine import Device, Engine, count_cores
 from gpt2cli.machine import find_cpu_name
 from gpt2cli.model_folder import read_model_folder
-from gpt2cli.scoring import ScoringConfig, Totals, score
+from gpt2cli.scoring import Totals, score
+from gpt2cli.scoring_config import ScoringConfig
 from gpt2cli.tokenizer import Tokenizer
 
 _CPU: Final = Device("cpu")
@@ -104,7 +105,7 @@ def open_engine(folder: pathlib.Path, *, threads: int | None = None) -> Engine:
 def find_perplexity(folder: pathlib.Path, text: str) -> float:
     """Return the perplexity of a text, every token scored once, by `gpt2 score`'s windows."""
     engine, tokenizer = open_engine(folder), Tokenizer(read_model_folder(folder))
-    stride = ScoringConfig().settle_stride(engine.shape.n_positions)
+    stride = ScoringConfig().choose_stride(engine.shape.n_positions)
     totals = Totals()
     ids, bos = tokenizer.encode(text), tokenizer.bos_token_id
     for scores in score(engine, ids, bos_token_id=bos, stride=stride):

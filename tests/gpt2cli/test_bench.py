@@ -10,7 +10,6 @@ import pytest
 
 from gpt2cli.bench import (
     Bench,
-    BenchConfig,
     Figure,
     Measure,
     describe_conditions,
@@ -19,6 +18,7 @@ from gpt2cli.bench import (
     time_first_token,
     time_prefill,
 )
+from gpt2cli.bench_config import BenchConfig
 from gpt2cli.errors import UsageError
 from gpt2cli.loading import LoadedModel
 from tests.checkpoints import CheckpointShape
@@ -81,7 +81,7 @@ def model(folder: pathlib.Path) -> LoadedModel:
 
 def make_bench(load_one: Callable[[], LoadedModel], **config: Any) -> Bench:
     """Return a run whose clock goes on by a second at each reading."""
-    settled = BenchConfig(batch_sizes=(1,), **config).settle(CONTEXT)
+    settled = BenchConfig(batch_size=(1,), **config).fit(CONTEXT)
     return Bench(settled, load_one, Ticking())
 
 
@@ -152,22 +152,22 @@ def test_usual_lengths_beyond_the_context_are_left_out(
     n_positions: int, lengths: tuple[int, ...]
 ) -> None:
     """A context shorter than all of them is one itself."""
-    assert BenchConfig().settle(n_positions).prompt_lengths == lengths
+    assert BenchConfig().fit(n_positions).prompt_length == lengths
 
 
 def test_lengths_and_sizes_come_once_and_from_the_least() -> None:
     """What takes more memory comes later."""
-    config = BenchConfig(prompt_lengths=(9, 3, 9), batch_sizes=(4, 1, 4)).settle(33)
-    assert (config.prompt_lengths, config.batch_sizes) == ((3, 9), (1, 4))
+    config = BenchConfig(prompt_length=(9, 3, 9), batch_size=(4, 1, 4)).fit(33)
+    assert (config.prompt_length, config.batch_size) == ((3, 9), (1, 4))
 
 
 @pytest.mark.parametrize(
     ("options", "n_positions", "message"),
     [
-        ({"prompt_lengths": (5, 34)}, 33, "--prompt-length: expected 1 to 33, .*found 34"),
-        ({"prompt_lengths": (0,)}, 33, "--prompt-length: expected a number 1 or more, found 0"),
-        ({"batch_sizes": (1, 0)}, 33, "--batch-size: expected a number 1 or more, found 0"),
-        ({"rounds": 0}, 33, "--rounds: expected a number 1 or more, found 0"),
+        ({"prompt_length": (5, 34)}, 33, "prompt_length: expected 1 to 33, .*found 34"),
+        ({"prompt_length": (0,)}, 33, "prompt_length: expected a whole number 1 or more"),
+        ({"batch_size": (1, 0)}, 33, "batch_size: expected a whole number 1 to 256, found 0"),
+        ({"rounds": 0}, 33, "rounds: expected a whole number 1 or more, found 0"),
         ({}, 3, "a context of 3 tokens is too short"),
     ],
     ids=str,
@@ -177,7 +177,7 @@ def test_what_cannot_be_measured_is_a_usage_error(
 ) -> None:
     """With the range and what was found."""
     with pytest.raises(UsageError, match=message):
-        BenchConfig(**options).settle(n_positions)
+        BenchConfig(**options).fit(n_positions)
 
 
 @pytest.mark.parametrize("n_positions", [4, 5, 33])
@@ -189,7 +189,7 @@ def test_every_task_fits_the_shortest_contexts(
         n_layer=1, n_head=1, n_embd=8, n_positions=n_positions, vocab_size=289, seed=1
     )
     model = load(model_folders(shape))
-    config = BenchConfig(prompt_lengths=(n_positions,), batch_sizes=(1,)).settle(n_positions)
+    config = BenchConfig(prompt_length=(n_positions,), batch_size=(1,)).fit(n_positions)
     tasks = plan_tasks(model, config, Ticking())
     assert [measure.name for measure, _ in tasks] == ["first-token", "prefill", "decode"]
     assert all(task() > 0 for _, task in tasks)
@@ -198,7 +198,7 @@ def test_every_task_fits_the_shortest_contexts(
 
 def test_rounds_go_through_all_measures_in_turn(folder: pathlib.Path) -> None:
     """After loading as often, and after each was done once to warm up."""
-    bench = make_bench(lambda: load(folder), rounds=2, prompt_lengths=(3, 8))
+    bench = make_bench(lambda: load(folder), rounds=2, prompt_length=(3, 8))
     assert list(bench.run()) == [
         *("round 1 of 2: loading", "round 2 of 2: loading"),
         *("warming up: first-token", "warming up: prefill of 3 tokens"),
@@ -212,7 +212,7 @@ def test_rounds_go_through_all_measures_in_turn(folder: pathlib.Path) -> None:
 
 def test_each_measure_has_a_value_for_each_round(folder: pathlib.Path) -> None:
     """By a clock on which everything takes a second, a rate is the number of its tokens."""
-    bench = make_bench(lambda: load(folder), rounds=3, prompt_lengths=(8,))
+    bench = make_bench(lambda: load(folder), rounds=3, prompt_length=(8,))
     list(bench.run())
     assert [(figure.measure.name, figure.values) for figure in bench.figures] == [
         ("load", (1, 1, 1)),
@@ -232,13 +232,13 @@ def test_a_model_is_gone_before_the_next_one_is_loaded(folder: pathlib.Path) -> 
         loaded.append(weakref.ref(model.engine))
         return model
 
-    list(make_bench(load_one, rounds=3, prompt_lengths=(3,)).run())
+    list(make_bench(load_one, rounds=3, prompt_length=(3,)).run())
     assert len(loaded) == 3
 
 
 def test_closing_the_run_ends_the_work(folder: pathlib.Path) -> None:
     """What has come out so far can be read; nothing more is done."""
-    bench = make_bench(lambda: load(folder), rounds=5, prompt_lengths=(3,))
+    bench = make_bench(lambda: load(folder), rounds=5, prompt_length=(3,))
     pieces = bench.run()
     next(pieces), next(pieces)
     pieces.close()  # type: ignore[attr-defined]

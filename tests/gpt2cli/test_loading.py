@@ -6,6 +6,7 @@ from typing import Literal
 import pytest
 
 from export.precision import Precision
+from gpt2cli.config import ModelConfig
 from gpt2cli.device_choice import DeviceChoice
 from gpt2cli.engine import Device, Engine
 from gpt2cli.errors import DeviceError, DeviceFullError, ModelError, UsageError
@@ -25,7 +26,7 @@ class _Opener:
     def __call__(self, device: Device) -> Engine:
         self.asked.append(device)
         if device.kind == "cuda":
-            raise DeviceError("--device cuda:0: no cuBLAS")
+            raise DeviceError("device cuda:0: no cuBLAS")
         return Engine(read_model_folder(self._folder), device)
 
 
@@ -39,11 +40,11 @@ def test_a_device_that_nobody_named_falls_back_to_the_cpu_with_a_note(
 
     assert engine.device == Device("cpu")
     assert opener.asked == [Device("cuda"), Device("cpu")]
-    assert told.notes == ["running on the CPU, because of --device cuda:0: no cuBLAS"]
+    assert told.notes == ["running on the CPU, because of device cuda:0: no cuBLAS"]
 
 
 def test_a_device_that_was_named_is_never_replaced(starter_folder: pathlib.Path) -> None:
-    """--device cuda runs there or fails."""
+    """Device cuda runs there or fails."""
     opener, told = _Opener(starter_folder), Told()
 
     with pytest.raises(DeviceError, match="no cuBLAS"):
@@ -169,7 +170,7 @@ def test_a_graph_that_a_device_runs_wrongly_is_refused_there(
         "gpt2cli.loading.find_device", lambda asked: DeviceChoice(Device("cuda", 0))
     )
     folder, told = str(model_folders()), Told()
-    with pytest.raises(DeviceError, match="--device cuda:0: the exported graph is wrong; use"):
+    with pytest.raises(DeviceError, match="device cuda:0: the exported graph is wrong; use"):
         load_folder(folder, device="cuda")
     model = load_folder(folder, device="auto", listener=told)
     assert model.engine.device == Device("cpu")
@@ -181,12 +182,7 @@ def test_a_graph_that_a_device_runs_wrongly_is_refused_there(
 def test_a_loaded_model_has_all_that_runs_it(starter_folder: pathlib.Path) -> None:
     """Engine, tokenizer and sampler come from one folder."""
     model = load_model(
-        str(starter_folder),
-        revision=None,
-        precision="auto",
-        device="cpu",
-        threads=1,
-        offline=True,
+        ModelConfig(model=str(starter_folder), device="cpu", threads=1, offline=True),
         max_slots=3,
         listener=Told(),
     )
@@ -216,7 +212,7 @@ def test_the_device_decides_what_auto_exports(
 
 def test_fp16_on_the_cpu_is_refused() -> None:
     """It would compute in float32 with more memory; the error says what to take."""
-    with pytest.raises(UsageError, match=r"fp16: expected a CUDA device.*use int8 or fp32"):
+    with pytest.raises(UsageError, match=r"precision: fp16 is for CUDA.*use int8 or fp32"):
         load_folder("starter", precision="fp16")
 
 
@@ -241,12 +237,7 @@ def load_folder(
 ) -> LoadedModel:
     """Load a model, with one slot if nothing else is said."""
     return load_model(
-        name,
-        revision=None,
-        precision=precision,
-        device=device,
-        threads=1,
-        offline=True,
+        ModelConfig(model=name, precision=precision, device=device, threads=1, offline=True),
         max_slots=max_slots,
         min_slots=min_slots,
         listener=listener or Told(),

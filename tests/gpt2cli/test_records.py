@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.generation import Finish, FinishReason, GenerationConfig, Request
+from gpt2cli.config import LARGEST_SEED, GenerationConfig, SamplingConfig
+from gpt2cli.generation import Finish, FinishReason, Request
 from gpt2cli.loading import LoadedModel
 from gpt2cli.records import format_record, make_record
-from gpt2cli.sampling import LARGEST_SEED, Alternative, SamplingConfig, TokenLogprob
+from gpt2cli.sampling import Alternative, TokenLogprob
 from tests.gpt2cli.loaded import load
 
 

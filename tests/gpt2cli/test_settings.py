@@ -4,45 +4,57 @@ from typing import Any
 
 import pytest
 
+from gpt2cli.config import (
+    OF_A_PROMPT,
+    GenerationConfig,
+    ModelConfig,
+    Overflow,
+    SamplingConfig,
+)
 from gpt2cli.errors import ModelError, UsageError
-from gpt2cli.generation import GenerationConfig, Overflow
-from gpt2cli.sampling import SamplingConfig
-from gpt2cli.settings import settle
+from gpt2cli.option_kinds import options_of
+from gpt2cli.settings import Given, Settings
+
+OPTIONS = {o.field: o for group in (*OF_A_PROMPT, ModelConfig) for o in options_of(group)}
+
+
+def give(*layers: dict[str, Any], own: dict[str, Any] | None = None) -> Settings:
+    """Return settings of layers, the nearest first, and of a model with values of its own."""
+    given = tuple({name: Given(value) for name, value in layer.items()} for layer in layers)
+    return Settings(OPTIONS, given).with_model(own or {})
 
 
 def test_nothing_given_is_what_is_built_in() -> None:
-    """None is nothing given; nothing is the model's then."""
-    settled = settle(SamplingConfig, {"temperature": None, "top_k": None}, {})
+    """And nothing is the model's then."""
+    settings = give({}, {})
 
-    assert settled.config == SamplingConfig()
-    assert settled.from_model == {}
+    assert settings.make(SamplingConfig) == SamplingConfig()
+    assert settings.from_model == {}
 
 
 def test_the_user_comes_before_the_model_and_the_model_before_what_is_built_in() -> None:
     """Each value by itself; what is told as the model's is only what is used of it."""
-    settled = settle(
-        SamplingConfig,
-        {"temperature": 0.5, "top_p": None},
-        {"temperature": 0.7, "top_p": 0.9, "min_p": 0.1},
-    )
+    own = {"temperature": 0.7, "top_p": 0.9, "min_p": 0.1}
+    settings = give({"temperature": 0.5}, {"temperature": 0.6}, own=own)
 
-    assert settled.config == SamplingConfig(temperature=0.5, top_p=0.9, min_p=0.1)
-    assert settled.from_model == {"top_p": 0.9, "min_p": 0.1}
+    assert settings.make(SamplingConfig) == SamplingConfig(temperature=0.5, top_p=0.9, min_p=0.1)
+    assert settings.from_model == {"top_p": 0.9, "min_p": 0.1}
 
 
 @pytest.mark.parametrize("value", [0, 0.0])
 def test_a_zero_of_the_users_is_something_given(value: float) -> None:
     """It is not taken for nothing."""
-    assert settle(SamplingConfig, {"temperature": value}, {"temperature": 0.7}).config.greedy
+    settings = give({"temperature": value}, own={"temperature": 0.7})
+    assert not settings.make(SamplingConfig).draws
 
 
 def test_each_configuration_takes_its_own_values() -> None:
     """Others in the same file or of the same command are passed over."""
     given = {"top_k": 3, "stop": ("a",), "overflow": Overflow.SLIDE, "seed": 1}
-    own = {"top_p": 0.5, "max_new_tokens": 9, "eos_token_id": 0}
+    settings = give(given, own={"top_p": 0.5, "max_new_tokens": 9, "eos_token_id": 0})
 
-    assert settle(SamplingConfig, given, own).config == SamplingConfig(top_k=3, top_p=0.5)
-    assert settle(GenerationConfig, given, own).config == GenerationConfig(
+    assert settings.make(SamplingConfig) == SamplingConfig(top_k=3, top_p=0.5)
+    assert settings.make(GenerationConfig) == GenerationConfig(
         stop=("a",), overflow=Overflow.SLIDE, max_new_tokens=9
     )
 
@@ -59,8 +71,8 @@ def test_each_configuration_takes_its_own_values() -> None:
 )
 def test_what_is_not_the_models_to_say_is_ignored(own: dict[str, Any]) -> None:
     """We sample unless told otherwise, and count new tokens only."""
-    assert settle(SamplingConfig, {}, own).config == SamplingConfig()
-    assert settle(GenerationConfig, {}, own).config == GenerationConfig()
+    assert give(own=own).make(SamplingConfig) == SamplingConfig()
+    assert give(own=own).make(GenerationConfig) == GenerationConfig()
 
 
 @pytest.mark.parametrize(
@@ -87,20 +99,18 @@ def test_what_is_not_the_models_to_say_is_ignored(own: dict[str, Any]) -> None:
 def test_a_wrong_value_of_the_models_is_the_models_error(own: dict[str, Any]) -> None:
     """It names the file, the option and the value; the user gave none of it."""
     (name,) = own
-    option = f"--{name.replace('_', '-')}"
 
-    with pytest.raises(ModelError, match=rf"generation_config\.json: {option}: expected .+ found"):
-        settle(SamplingConfig, {}, own)
+    with pytest.raises(ModelError, match=rf"generation_config\.json: {name}: expected .+ found"):
+        give(own=own)
 
 
 def test_the_models_names_are_hugging_faces() -> None:
     """Two of ours are other ones, or not in it."""
     own = {"typical_p": 0.5, "no_repeat_ngram_size": 3, "min_new_tokens": 2}
 
-    assert settle(SamplingConfig, {}, own).config == SamplingConfig(
-        typical_p=0.5, no_repeat_ngram=3
-    )
-    assert settle(GenerationConfig, {}, own).config == GenerationConfig(min_new_tokens=2)
+    expected = SamplingConfig(typical_p=0.5, no_repeat_ngram=3)
+    assert give(own=own).make(SamplingConfig) == expected
+    assert give(own=own).make(GenerationConfig) == GenerationConfig(min_new_tokens=2)
 
 
 @pytest.mark.parametrize(
@@ -119,48 +129,71 @@ def test_the_models_limits_give_way_to_each_other_and_to_the_users(
     given: dict[str, Any], own: dict[str, Any], least: int, most: int
 ) -> None:
     """As in Hugging Face, where a completion never has more than the most."""
-    config = settle(GenerationConfig, given, own).config
+    config = give(given, own=own).make(GenerationConfig)
 
     assert (config.min_new_tokens, config.max_new_tokens) == (least, most)
-
-
-def test_a_commands_own_limit_is_one_too() -> None:
-    """That of chat is 128."""
-    settled = settle(
-        GenerationConfig, {}, {"min_new_tokens": 200}, built_in={"max_new_tokens": 128}
-    )
-
-    assert (settled.config.min_new_tokens, settled.config.max_new_tokens) == (128, 128)
 
 
 def test_limits_of_the_users_that_contradict_are_a_usage_error() -> None:
     """Whatever the model says."""
     for own in {}, {"max_new_tokens": 1000}, {"min_new_tokens": 1}:
-        with pytest.raises(UsageError, match="--min-new-tokens: expected at most"):
-            settle(GenerationConfig, {"min_new_tokens": 9, "max_new_tokens": 5}, own)
+        with pytest.raises(UsageError, match="min_new_tokens: expected at most"):
+            give({"min_new_tokens": 9, "max_new_tokens": 5}, own=own).check()
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, "9", True])
 def test_a_wrong_limit_of_the_models_is_too(value: Any) -> None:
     """Limits as well as sampling."""
     for name in "max_new_tokens", "min_new_tokens":
-        with pytest.raises(ModelError, match=f"--{name.replace('_', '-')}: expected"):
-            settle(GenerationConfig, {}, {name: value})
+        with pytest.raises(ModelError, match=f"{name}: expected"):
+            give(own={name: value})
 
 
 def test_a_wrong_value_does_not_matter_where_the_user_said_it() -> None:
     """The model's own is not looked at then."""
-    settled = settle(SamplingConfig, {"top_k": 5}, {"top_k": -1})
+    settings = give({"top_k": 5}, own={"top_k": -1})
 
-    assert (settled.config.top_k, settled.from_model) == (5, {})
-
-
-def test_a_wrong_value_of_the_users_is_a_usage_error() -> None:
-    """Also beside values of the model's."""
-    with pytest.raises(UsageError, match="--top-p"):
-        settle(SamplingConfig, {"top_p": 2.0}, {"top_k": 5})
+    assert (settings.values["top_k"], settings.from_model) == (5, {})
 
 
 def test_a_whole_number_is_a_number_for_the_model() -> None:
     """JSON writes 1.0 as 1."""
-    assert settle(SamplingConfig, {}, {"temperature": 1}).config == SamplingConfig()
+    assert give(own={"temperature": 1}).make(SamplingConfig) == SamplingConfig()
+
+
+def test_what_the_user_gave_is_taken_back() -> None:
+    """Then the model's own value holds again."""
+    settings = Settings(OPTIONS, ()).with_model({"top_k": 7})
+    given = settings.over({"top_k": Given(2, "GPT2_TOP_K"), "top_p": Given(0.5)})
+    taken_back = given.over({"top_k": Given(3)}).without({"top_k"})
+    assert (taken_back.values["top_k"], taken_back.values["top_p"]) == (7, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "expected"),
+    [
+        ({"temperature": 0.5}, {"greedy": True}, {"temperature": 0.5, "greedy": False}),
+        ({"greedy": True}, {"temperature": 0.5}, {"temperature": 1.0, "greedy": True}),
+        ({"greedy": False}, {"temperature": 0.5}, {"temperature": 0.5, "greedy": False}),
+        ({"model": "a"}, {"model": "b", "revision": "c"}, {"model": "a", "revision": None}),
+        ({"revision": "c"}, {"model": "b"}, {"model": "b", "revision": "c"}),
+        ({"regex": "a"}, {"choice": ("b",)}, {"regex": "a", "choice": ()}),
+        ({"json_schema": "{}"}, {"regex": "a"}, {"regex": None, "json_schema": "{}"}),
+    ],
+    ids=str,
+)
+def test_an_option_silences_what_means_the_same_farther_away(
+    near: dict[str, Any], far: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """Else `-t 0.5` would do nothing for who has `greedy = true` in the file."""
+    values = give(near, far).values
+    assert {name: values[name] for name in expected} == expected
+
+
+def test_an_error_names_where_a_value_comes_from() -> None:
+    """In the place of the option, and where another option is named beside it."""
+    layers = ({"min_new_tokens": Given(9)}, {"max_new_tokens": Given(5, "GPT2_MAX_NEW_TOKENS")})
+    with pytest.raises(UsageError) as caught:
+        Settings(OPTIONS, layers).check()
+    told = "min-new-tokens: expected at most GPT2_MAX_NEW_TOKENS, 5, found 9"
+    assert caught.value.tell(lambda field: field.replace("_", "-")) == told

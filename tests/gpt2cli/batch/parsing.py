@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpt2cli.batch import BatchItem, InputReader, ItemDefaults, ItemParser, ItemSource
+from gpt2cli.batch import BatchItem, InputReader, ItemParser, ItemSource
+from gpt2cli.config import OF_A_PROMPT
 from gpt2cli.model_folder import ModelShape
+from gpt2cli.option_kinds import options_of
+from gpt2cli.settings import Given, Settings
 from gpt2cli.tokenizer import Tokenizer
 
 SHAPE: Final = ModelShape(1, 1, 8, 8, 16, 97)  # 16 positions, printable ASCII
 RUN_SEED: Final = 1000
+OPTIONS: Final = {option.field: option for group in OF_A_PROMPT for option in options_of(group)}
 
 
 def make_parser(
@@ -17,14 +21,15 @@ def make_parser(
     jsonl: bool = True,
     given: Mapping[str, Any] | None = None,
     own: Mapping[str, Any] | None = None,
-    samples: int = 1,
-    allow_special: bool = False,
-    logprobs: int | None = None,
     max_slots: int = 4,
+    **options: Any,
 ) -> ItemParser:
-    """Return a parser; `given` is the command line's, `own` the model's generation_config."""
-    defaults = ItemDefaults(given or {}, own or {}, RUN_SEED, samples, allow_special, logprobs)
-    return ItemParser(defaults, tokenizer, SHAPE, jsonl=jsonl, max_slots=max_slots)
+    """Return a parser; `given` and `options` are the command line's, `own` the model's."""
+    said = {name: Given(value) for name, value in (dict(given or {}) | options).items()}
+    settings = Settings(OPTIONS, (said,)).with_model(own or {})
+    return ItemParser(
+        settings, tokenizer, SHAPE, run_seed=RUN_SEED, jsonl=jsonl, max_slots=max_slots
+    )
 
 
 def make_source(descriptor: int, tokenizer: Tokenizer, **options: Any) -> ItemSource:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gpt2cli.batch.fields import read_id, read_object, read_options, read_prompt
+from gpt2cli.config import Overflow
 from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.generation import Overflow
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,13 @@ def test_any_text_is_a_prompt(prompt: str) -> None:
     assert read_prompt({"prompt": prompt}) == prompt
 
 
+def values(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a record's options."""
+    return {name: given.value for name, given in read_options(record).items()}
+
+
 def test_options_have_the_types_of_the_configurations() -> None:
-    """One stop is a list of one, greedy is temperature 0, prompt and id are none."""
+    """One stop is a list of one; prompt and id are no options."""
     own = {
         "prompt": "x",
         "id": 1,
@@ -86,8 +91,8 @@ def test_options_have_the_types_of_the_configurations() -> None:
         "seed": 7,
         "allow_special": True,
     }
-    assert read_options(own) == {
-        "temperature": 0.0,
+    assert values(own) == {
+        "temperature": 1.0,
         "greedy": True,
         "top_k": 3,
         "stop": ("\n",),
@@ -97,16 +102,16 @@ def test_options_have_the_types_of_the_configurations() -> None:
         "seed": 7,
         "allow_special": True,
     }
-    assert read_options({"stop": ["a", "b"]}) == {"stop": ("a", "b")}
-    assert read_options({"stop": [], "greedy": False}) == {"stop": (), "greedy": False}
+    assert values({"stop": ["a", "b"]}) == {"stop": ("a", "b")}
+    assert values({"stop": [], "greedy": False}) == {"stop": (), "greedy": False}
 
 
 def test_bans_are_texts_and_biases_an_object() -> None:
     """A ban as a stop, without escapes; a bias by id or by text, as any number."""
-    assert read_options({"ban": "a\\n"}) == {"ban": ("a\\n",)}
-    assert read_options({"ban": ["a", "b"]}) == {"ban": ("a", "b")}
-    assert read_options({"ban": [], "logit_bias": {}}) == {"ban": (), "logit_bias": ()}
-    assert read_options({"logit_bias": {"262": -1, " the": 0.5, "a=b": 1e1}}) == {
+    assert values({"ban": "a\\n"}) == {"ban": ("a\\n",)}
+    assert values({"ban": ["a", "b"]}) == {"ban": ("a", "b")}
+    assert values({"ban": [], "logit_bias": {}}) == {"ban": (), "logit_bias": ()}
+    assert values({"logit_bias": {"262": -1, " the": 0.5, "a=b": 1e1}}) == {
         "logit_bias": (("262", -1), (" the", 0.5), ("a=b", 10.0))
     }
 
@@ -125,7 +130,7 @@ _WRONG: dict[str, tuple[Any, ...]] = {
     "greedy": (0, 1, "true", []),
     "stop": (1, True, {}, ["a", 1], [["a"]], [None]),
     "ban": (1, True, {}, ["a", 1], [["a"]], [None]),
-    "logit_bias": (1, "a=1", [], ["a=1"], [["a", 1]], {"a": "1"}, {"a": True}, {"a": [1]}),
+    "logit_bias": (1, "a", ["a"], [["a", 1]], {"a": "1"}, {"a": True}, {"a": [1]}),
     "typical_p": (True, "1", []),
     "presence_penalty": (True, "1"),
     "frequency_penalty": (False, {}),
@@ -143,7 +148,7 @@ _WRONG: dict[str, tuple[Any, ...]] = {
 )
 def test_a_wrong_type_is_an_error_that_names_the_option(name: str, value: object) -> None:
     """True is no number, 1 is not true, 7.0 is not 7, and a number in quotes is a text."""
-    with pytest.raises(UsageError, match=f"^--{name.replace('_', '-')}: expected "):
+    with pytest.raises(UsageError, match=f"^{name}: expected "):
         read_options({name: value})
 
 

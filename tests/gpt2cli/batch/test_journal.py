@@ -38,7 +38,7 @@ def test_another_input_is_refused(job: Job, records: bytes, error: str) -> None:
     """The files stay as they are."""
     job.run(resume=False)
     whole = job.files
-    with pytest.raises(OutputError, match=f"^--resume: {error}"):
+    with pytest.raises(OutputError, match=f"^resume: {error}"):
         dataclasses.replace(job, records=records).run(resume=True)
     assert job.files == whole
 
@@ -73,7 +73,7 @@ def test_another_run_is_refused_with_both_values(
     whole = job.files
     with pytest.raises(UsageError) as error:
         job.run(resume=True, header=dataclasses.replace(HEADER, **change))
-    assert str(error.value).startswith(f"--resume: the run was begun with {told}")
+    assert str(error.value).startswith(f"resume: the run was begun with {told}")
     assert job.files == whole
 
 
@@ -202,7 +202,7 @@ def test_a_full_disk_is_an_error_that_tells_how_to_go_on(room: int, journal_room
     with pytest.raises(OutputError) as error:
         opened.write(b"0123456789\n", ITEM, sample=0, failed=True)
     assert str(error.value) == (
-        "cannot write the result: No space left on device; --resume goes on from here"
+        "cannot write the result: No space left on device; resume goes on from here"
     )
 
 

@@ -12,15 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt2cli.batch import BatchItem, Result, format_as_record, format_as_text
-from gpt2cli.generation import (
-    Finish,
-    FinishReason,
-    GenerationConfig,
-    PreparedRequest,
-    Request,
-)
+from gpt2cli.config import GenerationConfig, SamplingConfig
+from gpt2cli.errors import PromptError
+from gpt2cli.generation import Finish, FinishReason, PreparedRequest, Request
 from gpt2cli.loading import LoadedModel
-from gpt2cli.sampling import SamplingConfig
 
 ERROR = Result(BatchItem(3, "", identity="mine", prompt="x", error="top_k: wrong"))
 
@@ -71,7 +66,9 @@ def test_a_sample_that_could_not_go_on_is_an_error_too(small_model: LoadedModel)
     """With its number; what it had by then is no result."""
     result = finished("a")
     assert result.finish is not None
-    finish = dataclasses.replace(result.finish, reason=FinishReason.ERROR, error="nothing left")
+    finish = dataclasses.replace(
+        result.finish, reason=FinishReason.ERROR, error=PromptError("nothing left")
+    )
     failed = dataclasses.replace(result, finish=finish)
     record = read(failed, small_model)
     told = [record[key] for key in ("completion", "finish_reason", "sample", "error")]

@@ -114,7 +114,7 @@ def test_a_line_that_is_not_the_runs_is_refused_by_its_number(
         job.leave(b"".join([*lines[:number], foreign, *rest]), journal)
         before = job.files
         told = number + 1 + (change == "doubled")
-        with pytest.raises(OutputError, match=rf"^--resume: line {told} of .*/out is not what "):
+        with pytest.raises(OutputError, match=rf"^resume: line {told} of .*/out is not what "):
             job.run(resume=True)
         assert job.files == before
         left = before[0].splitlines(keepends=True)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from gpt2cli.chat import Chat, Conversation, Exchange
+from gpt2cli.config import GenerationConfig, Overflow
 from gpt2cli.errors import PromptError
-from gpt2cli.generation import FinishReason, GenerationConfig, Overflow
+from gpt2cli.generation import FinishReason
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.talking import (
     NEVER,
@@ -205,14 +206,14 @@ def test_a_system_text_that_leaves_no_room_is_refused(
 
 
 def test_where_less_is_refused_all_of_the_reply_has_room(ascii_tokenizer: Tokenizer) -> None:
-    """`--overflow error`: old turns go before a message is refused that would fit without them."""
+    """`overflow error`: old turns go before a message is refused that would fit without them."""
     settings = make_settings(max_new_tokens=60, overflow=Overflow.ERROR)
     chat = make_chat(
         talker(ascii_tokenizer, shout, n_positions=100), ascii_tokenizer, settings=settings
     )
 
     assert [say(chat, "hi").reply for _ in range(5)] == 5 * ["HI"]
-    with pytest.raises(PromptError, match="--max-new-tokens 60 exceed"):
+    with pytest.raises(PromptError, match="60 new ones exceed"):
         chat.ask("m" * 30)
 
 

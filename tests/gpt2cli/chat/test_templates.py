@@ -93,7 +93,7 @@ def test_dialogpt_needs_an_eos(tmp_path: pathlib.Path) -> None:
     write_tokenizer(tmp_path, 97, kind="ascii")
     tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=97))
 
-    with pytest.raises(UsageError, match=r"--template: expected a model with an EOS"):
+    with pytest.raises(UsageError, match=r"template: expected a model with an EOS"):
         DialoGPT(Conversation(), tokenizer, allow_special=False)
 
 

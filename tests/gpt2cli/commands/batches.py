@@ -22,9 +22,9 @@ def run(model: pathlib.Path, file: pathlib.Path, *options: object) -> list[Recor
     """Return the records of a run that must succeed in silence."""
     result = invoke("batch", file, "-m", model, "-q", *map(str, options))
     assert (result.exit_code, result.stderr) == (0, "")
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    return read(result)
 
 
 def read(result: Result) -> list[Record]:
-    """Return the records on stdout."""
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    """Return the records on stdout, whose texts may hold what Python takes for an end of a line."""
+    return [json.loads(line) for line in result.stdout.removesuffix("\n").split("\n") if line]

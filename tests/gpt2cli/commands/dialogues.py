@@ -4,16 +4,16 @@ import io
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from gpt2cli.chat import Chat, Conversation, SessionFile
-from gpt2cli.commands.chat_settings import ChatOptions
+from gpt2cli.commands.chat_settings import all_options, make_chat_settings
 from gpt2cli.commands.dialogue import Dialogue
-from gpt2cli.commands.options import LimitOptions, SamplingOptions
 from gpt2cli.engine import Device
 from gpt2cli.loading import LoadedModel
 from gpt2cli.sampling import Sampler
+from gpt2cli.settings import Given, Settings
 from gpt2cli.store import StoredModel
 from gpt2cli.terminal.chat_input import Entry, read_entry
 from gpt2cli.terminal.notes import Notes
@@ -107,7 +107,7 @@ def open_session(
     vocab_size: int = 97,
     **options: Any,
 ) -> Session:
-    """Return a session with a model that answers; `options` are SamplingOptions'."""
+    """Return a session with a model that answers; `options` are those of the command line."""
     engine = TellingEngine(
         spell(tokenizer, reply_of, vocab_size=vocab_size),
         n_positions=n_positions,
@@ -116,14 +116,17 @@ def open_session(
     )
     folder = bare_folder(pathlib.Path("m"), vocab_size=vocab_size, eos_token_id=vocab_size - 1)
     model = LoadedModel(StoredModel(folder, "m", None), cast(Any, engine), tokenizer, Sampler())
-    given = SamplingOptions(**{"greedy": True, **options})
-    chat_options = ChatOptions(given, LimitOptions(max_new_tokens=40), {})
+    given = {"greedy": True, "max_new_tokens": 40, **options}
+    layer = {field: Given(value) for field, value in given.items()}
+    options = {option.field: option for option in all_options()}
+    options["max_new_tokens"] = replace(options["max_new_tokens"], default=128)  # as in chat
+    settings = Settings(options, (layer,))
     chat = Chat(
         engine,
         tokenizer,
         model.sampler,
         template="transcript",
-        settings=chat_options.settle()[0],
+        settings=make_chat_settings(settings),
         conversation=conversation or Conversation(),
     )
     file = io.BytesIO()
@@ -131,7 +134,7 @@ def open_session(
     dialogue = Dialogue(
         chat=chat,
         model=model,
-        options=chat_options,
+        settings=settings,
         session=SessionFile(session, model="m") if session else None,
         source=Typed([], on_terminal=on_terminal),
         view=ReplyRecords(writer, model=model) if as_records else TextReplies(writer),

@@ -144,11 +144,11 @@ def test_an_error_that_arose_in_the_run_counts_when_it_is_gone_on_with(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["-t", "0.5"], "temperature null, now it is 0.5"),
-        (["-k", "3"], "top_k null, now it is 3"),
+        (["-t", "0.5"], "temperature 1.0, now it is 0.5"),
+        (["-k", "3"], "top_k 40, now it is 3"),
         (["--greedy"], "greedy false, now it is true"),
         (["-n", "7"], "max_new_tokens 6, now it is 7"),
-        (["-s", "a", "-s", r"\n"], r'stop null, now it is ["a", "\n"];'),
+        (["-s", "a", "-s", r"\n"], r'stop [], now it is ["a", "\n"];'),
         (["--overflow", "slide"], 'overflow "stop", now it is "slide"'),
         (["-N", "2"], "samples 1, now it is 2"),
         (["--format", "text"], 'format "jsonl", now it is "text"'),

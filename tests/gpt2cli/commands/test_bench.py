@@ -55,11 +55,11 @@ def test_the_record_has_a_value_for_each_round(small: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--rounds", "0"], "--rounds: expected a number 1 or more, found 0"),
+        (["--rounds", "0"], "--rounds: expected a whole number 1 or more, found 0"),
         (["--rounds", "x"], "--rounds: expected a whole number 1 or more, found 'x'"),
-        (["--batch-size", "0"], "--batch-size: expected 1 to 256, found 0"),
-        (["--batch-size", "257"], "--batch-size: expected 1 to 256, found 257"),
-        (["--prompt-length", "0"], "--prompt-length: expected a number 1 or more, found 0"),
+        (["--batch-size", "0"], "--batch-size: expected a whole number 1 to 256, found 0"),
+        (["--batch-size", "257"], "--batch-size: expected a whole number 1 to 256, found 257"),
+        (["--prompt-length", "0"], "--prompt-length: expected a whole number 1 or more"),
         (["more"], "more"),
     ],
     ids=" ".join,

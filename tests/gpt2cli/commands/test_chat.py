@@ -238,7 +238,7 @@ def test_what_is_given_counts_for_a_session_too(chat: Chat, tmp_path: pathlib.Pa
     [
         ("plain", "is no saved conversation"),
         ("missing/x", "cannot write"),
-        (".", "Is a directory"),
+        (".", "is a directory, expected a file"),
         ("newer", "version 2, known is 1"),
     ],
 )

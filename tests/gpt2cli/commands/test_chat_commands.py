@@ -111,7 +111,7 @@ def test_set_changes_the_replies_that_come(run: Run) -> None:
 
 def test_what_cannot_be_set_changes_nothing(run: Run, session: Session) -> None:
     """Out of range, unknown, at odds with another option, or no token of the model's."""
-    before, settings = session.dialogue.options, session.dialogue.chat.settings
+    before, settings = session.dialogue.settings, session.dialogue.chat.settings
     wrong = (
         *("/set top-p 2", "/set top-p x", "/set nosuch 1", "/set seed -1", "/set overflow x"),
         *("/set greedy maybe", '/set stop ""', "/set min-new-tokens 99", "/set logit-bias ab=1"),
@@ -120,7 +120,7 @@ def test_what_cannot_be_set_changes_nothing(run: Run, session: Session) -> None:
     _, err = run(*wrong)
 
     assert err.count("gpt2: error: ") == len(wrong) == err.count("\n")
-    assert session.dialogue.options is before
+    assert session.dialogue.settings is before
     assert session.dialogue.chat.settings is settings
 
 

@@ -8,15 +8,8 @@ import sys
 
 import pytest
 
-from gpt2cli.commands.completion import (
-    complete_cached,
-    complete_device,
-    complete_kept_setting,
-    complete_model,
-    complete_setting,
-)
+from gpt2cli.completion import complete_cached, complete_model
 from gpt2cli.store.names import HUB_ALIASES
-from tests.gpt2cli.commands.settings_cases import OPTIONS, Keep
 
 
 @pytest.fixture
@@ -60,22 +53,6 @@ def test_an_empty_or_broken_cache_offers_nothing_of_its_own(cache: pathlib.Path)
     assert complete_cached("") == []
 
 
-def test_devices_are_those_that_need_no_counting() -> None:
-    """cuda:N is for who knows N."""
-    assert complete_device("") == ["auto", "cpu", "cuda"]
-    assert complete_device("cu") == ["cuda"]
-
-
-def test_settings_are_all_that_can_be_kept_or_that_are_kept(keep: Keep) -> None:
-    """What is kept is what the file says, right or wrong; a broken file says nothing."""
-    assert names(complete_setting("")) == [option.field for option in OPTIONS]
-    assert names(complete_setting("max")) == ["max_new_tokens"]
-    keep("top-k = 5\ntemperatur = 1\n")
-    assert complete_kept_setting("") == ["top_k", "temperatur"]
-    keep("top_k = ")
-    assert complete_kept_setting("") == []
-
-
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
@@ -83,6 +60,8 @@ def test_settings_are_all_that_can_be_kept_or_that_are_kept(keep: Keep) -> None:
         ("gpt2 config set greedy ", ["on", "off"]),
         ("gpt2 config set device c", ["cpu", "cuda"]),
         ("gpt2 config set nosuch ", []),
+        ("gpt2 config set max", ["max_new_tokens"]),
+        ("gpt2 generate --device ", ["auto", "cpu", "cuda"]),
         ("gpt2 config set top_k ", []),
         ("gpt2 generate --precision int", ["int8", "int4"]),
         ("gpt2 generate --overf", ["--overflow"]),

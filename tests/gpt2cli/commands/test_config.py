@@ -69,7 +69,7 @@ def test_every_setting_can_be_kept_and_taken_out_again(
 
     assert (kept.exit_code, kept.stdout) == (0, "")
     assert kept.stderr.startswith(f"gpt2: {declared.field} is ")
-    expected = str(tmp_path / text) if declared.field == "model" else declared.parse_plain(text)
+    expected = str(tmp_path / text) if declared.field == "model" else declared.parse(text)
     assert taken == expected
     assert removed.exit_code == 0
     assert read_config() == {}
@@ -87,9 +87,9 @@ def test_a_key_may_be_written_as_elsewhere(keep: Keep, key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("top_k", "-1", "top_k: expected a number 0 or more, found -1"),
+        ("top_k", "-1", "top_k: expected a whole number 0 or more, found -1"),
         ("threads", "0", "threads: expected a whole number 1 to 1024, found 0"),
-        ("seed", "-4", "seed: expected 0 to 2^53-1, found -4"),
+        ("seed", "-4", "seed: expected a whole number 0 to 2^53-1, found -4"),
         ("device", "gpu", "device: expected auto, cpu, cuda or cuda:N, found 'gpu'"),
         ("greedy", "maybe", "greedy: expected on or off, found 'maybe'"),
         ("temp", "1", "there is no setting temp; did you mean temperature?"),

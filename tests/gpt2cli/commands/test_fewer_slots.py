@@ -103,7 +103,7 @@ def test_a_record_with_more_beams_than_are_left_is_an_error(
     lines = result.stdout.splitlines()
     assert (result.exit_code, len(lines)) == (1, 6)
     assert [place for place, line in enumerate(lines) if '"error": "' in line] == [4]
-    assert "--beams: expected at most 2" in lines[4]
+    assert "beams: expected at most 2" in lines[4]
 
 
 @pytest.mark.parametrize("json", [[], ["--json"]], ids=["text", "json"])

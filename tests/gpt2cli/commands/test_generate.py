@@ -280,7 +280,7 @@ class TestSettings:
         result = invoke("generate", "-m", model, "a")
 
         assert result.exit_code == 1
-        assert "generation_config.json: --" in error_line(result)
+        assert "generation_config.json: " in error_line(result)
 
     @pytest.mark.parametrize("model", [{"max_new_tokens": -3}], indirect=True)
     def test_a_wrong_one_does_not_matter_where_the_user_said_it(self, model: pathlib.Path) -> None:

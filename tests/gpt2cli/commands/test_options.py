@@ -1,10 +1,9 @@
 """Claims about the declared options: their help, their ranges, and how groups become options."""
 
-import dataclasses
 import pathlib
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import pytest
 import typer
@@ -12,12 +11,10 @@ import typer.main
 from typer.testing import CliRunner
 
 from gpt2cli.app import app
-from gpt2cli.commands.option_groups import flatten
-from gpt2cli.commands.options import BatchOutputOptions, ModelOptions, OverflowChoice
-from gpt2cli.commands.user_defaults import settable_options
-from gpt2cli.errors import UsageError
-from gpt2cli.generation import GenerationConfig, Overflow
-from gpt2cli.sampling import BeamConfig, SamplingConfig
+from gpt2cli.commands.batch import InputOutput
+from gpt2cli.option_kinds import SWITCH
+from gpt2cli.options import takes
+from gpt2cli.settings import Settings, settable_options
 from tests.gpt2cli.commands.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
@@ -97,13 +94,6 @@ def test_both_ends_of_a_range_run(model_folders: ModelFolders, option: str, valu
     assert result.stdout.startswith(("x", '{"index": 0, "prompt": "x"'))
 
 
-def test_as_many_threads_as_can_be_asked_for_are_taken() -> None:
-    """Without starting them here."""
-    assert ModelOptions(threads=1024).threads == 1024
-    with pytest.raises(UsageError):
-        ModelOptions(threads=1025)
-
-
 def test_every_number_option_is_in_these_tests() -> None:
     """An option that is added must be added above."""
     numbers = {
@@ -124,7 +114,7 @@ def test_every_argument_and_option_has_a_sentence_of_help(parameter: Any) -> Non
 
 @pytest.mark.parametrize(
     "name",
-    [name for name, p in _GENERATE.items() if p.opts[0][0] == "-" and p.default is not False],
+    [name for name, p in _GENERATE.items() if p.opts[0][0] == "-" and not p.is_flag],
 )
 def test_an_option_that_is_not_simply_off_tells_its_default(name: str) -> None:
     """Also where the default is that nothing is given."""
@@ -136,44 +126,6 @@ def test_the_help_says_the_range_in_the_words_of_the_error(option: str) -> None:
     """So that a person who got it wrong finds it again."""
     parameter = _GENERATE[option.removeprefix("--").replace("-", "_")]
     assert f" {_NUMBERS[option][0].capitalize()}" in parameter.help
-
-
-@pytest.mark.parametrize("config_type", [SamplingConfig, GenerationConfig, BeamConfig])
-def test_the_defaults_that_the_help_tells_are_those_that_run(config_type: Any) -> None:
-    """The help repeats them, since the configurations are too heavy to import for it."""
-    told = {name: re.search(r"Default:? (.+)\.$", p.help) for name, p in _GENERATE.items()}
-    for field in dataclasses.fields(config_type):
-        match = told[field.name]
-        value = field.default
-        if isinstance(value, bool):
-            assert value is False
-        elif value == ():
-            assert match is not None
-            assert match[1] == "none"
-        else:
-            assert match is not None
-            assert re.split(r",| \(", match[1])[0] == str(value)
-
-
-@pytest.mark.parametrize(
-    ("option", "off"),
-    [
-        ("--temperature", {"temperature": 0.0}),
-        ("--top-k", {"top_k": 0}),
-        ("--top-p", {"top_p": 1.0}),
-        ("--min-p", {"min_p": 0.0}),
-        ("--typical-p", {"typical_p": 1.0}),
-        ("--repetition-penalty", {"repetition_penalty": 1.0}),
-        ("--presence-penalty", {"presence_penalty": 0.0}),
-        ("--frequency-penalty", {"frequency_penalty": 0.0}),
-        ("--no-repeat-ngram", {"no_repeat_ngram": 0}),
-    ],
-)
-def test_the_help_says_which_value_is_off(option: str, off: dict[str, float]) -> None:
-    """And that value is one that the configuration takes."""
-    (name, value) = next(iter(off.items()))
-    assert f"; {value:g}: {'greedy' if name == 'temperature' else 'off'}." in _GENERATE[name].help
-    SamplingConfig(**off)  # type: ignore[arg-type]
 
 
 def find_commands() -> Iterator[tuple[str, Any]]:
@@ -222,19 +174,14 @@ def test_the_help_has_no_column_for_turning_off() -> None:
 def test_a_switch_that_can_be_kept_can_be_turned_off(option: Any) -> None:
     """Else a `greedy = true` of the config file would hold whatever the command line says."""
     names = [name for parameter in _GENERATE.values() for name in parameter.secondary_opts]
-    assert (option.kind is bool) is (f"--no-{option.name}" in names)
-
-
-def test_the_choices_of_overflow_are_those_of_the_loop() -> None:
-    """They are declared twice, since the loop is too heavy to import for the help."""
-    assert [choice.value for choice in OverflowChoice] == [mode.value for mode in Overflow]
+    assert (option.kind is SWITCH) is (f"--no-{option.name}" in names)
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--overflow", "x"], "'stop', 'slide', 'error'"),
-        (["--precision", "int3"], "'auto', 'fp32'"),
+        (["--overflow", "x"], "expected stop, slide or error, found 'x'"),
+        (["--precision", "int3"], "expected auto, fp32, fp16, int8 or int4, found 'int3'"),
         (["--device", "gpu"], "auto, cpu, cuda or cuda:N"),
         (["--no-such-option"], "--no-such-option"),
         (["--temperatur", "1"], "--temperature"),
@@ -253,37 +200,18 @@ def test_a_wrong_use_is_one_line_that_says_what_would_be_right(
     assert expected in error_line(result)
 
 
-def test_a_group_becomes_single_options_and_comes_back_whole() -> None:
-    """With the values that were given and the defaults of those that were not."""
-
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Options:
-        first: Annotated[int, typer.Option()] = 1
-        second: Annotated[int, typer.Option("--two", "-t")] = 2
-
-    taken: list[tuple[str, Options]] = []
-
-    @flatten
-    def command(*, name: Annotated[str, typer.Argument()], options: Options) -> None:
-        taken.append((name, options))
-
-    command(name="x", first=1, second=5)
-
-    assert taken == [("x", Options(first=1, second=5))]
-
-
 @pytest.mark.parametrize(("given", "meant"), [([], None), (["--batch-size", "auto"], None)])
 def test_a_batch_size_of_auto_is_as_if_nothing_were_given(
     given: list[str], meant: int | None
 ) -> None:
     """The contract's word for the default."""
-    seen: list[BatchOutputOptions] = []
+    seen: list[InputOutput] = []
 
-    def command(*, output: BatchOutputOptions) -> None:
-        seen.append(output)
+    def command(*, settings: Settings) -> None:
+        seen.append(settings.make(InputOutput))
 
     application = typer.Typer()
-    application.command()(flatten(command))
+    application.command()(takes(InputOutput)(command))
 
     assert CliRunner().invoke(application, given).exit_code == 0
     assert [options.batch_size for options in seen] == [meant]

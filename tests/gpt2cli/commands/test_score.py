@@ -146,10 +146,10 @@ def test_a_text_longer_than_the_context_is_scored_in_windows(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--stride", "0"], "--stride: expected a number 1 or more, found 0"),
+        (["--stride", "0"], "--stride: expected a whole number 1 or more"),
         (["--stride", "x"], "--stride: expected a whole number 1 or more"),
         (["--stride", "33"], "--stride: expected 1 to 32, less than the model's context"),
-        (["--top", "-1"], "--top: expected a number 0 or more, found -1"),
+        (["--top", "-1"], "--top: expected a whole number 0 or more, found -1"),
         (["--top", "1.5"], "--top: expected a whole number 0 or more"),
         (["-f", "/missing"], "not both"),
     ],

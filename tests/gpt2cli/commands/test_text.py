@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpt2cli.commands.text import decode_argument, read_prompt, refuse_overwriting, unescape
+from gpt2cli.commands.text import decode_argument, read_prompt, refuse_overwriting
 from gpt2cli.errors import PromptError, UsageError
 
 
@@ -175,26 +175,6 @@ def test_an_argument_that_is_not_utf8_is_a_usage_error_that_names_it(argument: s
 def test_an_argument_that_python_could_not_decode_in_an_ascii_locale_is_utf8_all_the_same() -> None:
     """There the bytes of é come as two surrogates."""
     assert decode_argument("caf\udcc3\udca9", "x") == "café"
-
-
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ("", ""),
-        ("a b", "a b"),
-        (r"\n", "\n"),
-        (r"a\tb\r\n", "a\tb\r\n"),
-        (r"\\", "\\"),
-        (r"\\n", r"\n"),
-        (r"\\\n", "\\\n"),
-        (r"\d", r"\d"),
-        ("a\\", "a\\"),
-        ("\n", "\n"),
-    ],
-)
-def test_escapes_mean_what_they_do_in_c_and_others_stay(text: str, meant: str) -> None:
-    r"""\n, \t, \r and \\; a backslash before anything else is itself."""
-    assert unescape(text) == meant
 
 
 def test_a_result_never_takes_the_place_of_an_input(

@@ -141,8 +141,11 @@ def test_a_padded_vocabulary_ends_with_the_last_token(tmp_path: pathlib.Path) ->
     ("arguments", "expected"),
     [
         (["a", "b"], "expected one text, found 2 words; put the text in quotes"),
-        (["a", "--ids", "--json"], "expected one of --ids, --count and --json, found"),
-        (["--decode", "1", "--count"], "--decode prints text alone: leave out --count"),
+        (["a", "--ids", "--json"], "--json: expected no --ids beside it"),
+        (
+            ["--decode", "1", "--count"],
+            "--count: expected no --decode beside it, which prints text alone",
+        ),
         (["a", "-f", "b"], "not both"),
     ],
     ids=" ".join,

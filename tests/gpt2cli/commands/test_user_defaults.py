@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
-from gpt2cli.commands.user_defaults import find_option, naming_origins, settable_options
 from gpt2cli.errors import UsageError
+from gpt2cli.settings import find_option, settable_options
 from tests.gpt2cli.commands.runner import error_line, invoke
 from tests.gpt2cli.commands.settings_cases import Keep, take
 
@@ -55,18 +55,12 @@ def test_an_unknown_key_is_an_error_that_says_what_was_meant(
 @pytest.mark.parametrize(
     ("key", "text", "toml", "reason"),
     [
-        ("top_k", "x", '"x"', "expected a whole number 0 or more, found 'x'"),
-        ("top_k", "1.5", "1.5", "expected a whole number 0 or more, found '1.5'"),
-        ("top_k", "-1", "-1", "expected a number 0 or more, found -1"),
+        ("top_k", "-1", "-1", "expected a whole number 0 or more, found -1"),
         ("temperature", "nan", "nan", "expected a number 0 or more, found nan"),
-        ("threads", "0", "0", "expected a whole number 1 to 1024, found 0"),
         ("device", "gpu", '"gpu"', "expected auto, cpu, cuda or cuda:N, found 'gpu'"),
-        ("precision", "int3", '"int3"', "expected auto, fp32, fp16, int8, int4, found 'int3'"),
-        ("overflow", "no", '"no"', "expected stop, slide, error, found 'no'"),
-        ("greedy", "maybe", '"maybe"', "expected on or off, found 'maybe'"),
-        ("logit_bias", "a", '"a"', "expected ID_OR_TEXT=NUMBER, found 'a'"),
-        ("seed", f"{2**53}", f"{2**53}", f"expected 0 to 2^53-1, found {2**53}"),
-        ("beams", "0", "0", "expected a number 1 to 256, found 0"),
+        ("overflow", "no", '"no"', "expected stop, slide or error, found 'no'"),
+        ("logit_bias", "a", '"a"', "expected {}, found 'a'"),
+        ("seed", f"{2**53}", f"{2**53}", f"expected a whole number 0 to 2^53-1, found {2**53}"),
     ],
 )
 def test_what_is_no_value_is_an_error_that_names_the_variable_or_the_file_and_key(
@@ -79,8 +73,9 @@ def test_what_is_no_value_is_an_error_that_names_the_variable_or_the_file_and_ke
     from_environment = invoke("generate", "x", "-m", "/missing")
 
     assert (from_file.exit_code, from_environment.exit_code) == (2, 2)
-    assert error_line(from_file) == f"{path}: {key}: {reason}"
-    assert error_line(from_environment) == f"GPT2_{key.upper()}: {reason}"
+    forms = ('an object {"ID_OR_TEXT": number, …}', "ID_OR_TEXT=NUMBER")
+    assert error_line(from_file) == f"{path}: {key}: {reason.replace('{}', forms[0])}"
+    assert error_line(from_environment) == f"GPT2_{key.upper()}: {reason.replace('{}', forms[1])}"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +83,8 @@ def test_what_is_no_value_is_an_error_that_names_the_variable_or_the_file_and_ke
     [
         ("model = 124", "model: expected a text, found 124"),
         ('stop = ["a", 1]', "stop: expected a text, found 1"),
-        ("top_k = true", "top_k: expected a whole number 0 or more, found 'True'"),
-        ("[top_k]", "top_k: expected a whole number 0 or more, found '{}'"),
+        ("top_k = true", "top_k: expected a whole number 0 or more, found true"),
+        ("[top_k]", "top_k: expected a whole number 0 or more, found {}"),
         (
             "[generate]\ntop_k = 1",
             "expected settings in no table, found [generate]; "
@@ -119,15 +114,21 @@ def test_a_wrong_value_does_no_harm_where_another_comes_before_it(
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("a b", ["a b"]),
-        (r"\n", ["\n"]),
-        ('"a"', ['"a"']),
-        ('["a b", "\\n"]', ["a b", "\n"]),
-        (r'["\\n"]', [r"\n"]),
+        ("a b", ("a b",)),
+        (r"\n", ("\n",)),
+        ('"a"', ('"a"',)),
+        (
+            '["a b", "\\n"]',
+            (
+                "a b",
+                "\n",
+            ),
+        ),
+        (r'["\\n"]', (r"\n",)),
     ],
 )
 def test_a_variable_of_a_repeatable_option_holds_one_value_or_a_json_array(
-    monkeypatch: pytest.MonkeyPatch, text: str, meant: list[str]
+    monkeypatch: pytest.MonkeyPatch, text: str, meant: tuple[str, ...]
 ) -> None:
     """Never cut at white space; the shell has its own quotes, and JSON its own escapes."""
     monkeypatch.setenv("GPT2_STOP", text)
@@ -136,10 +137,21 @@ def test_a_variable_of_a_repeatable_option_holds_one_value_or_a_json_array(
 
 @pytest.mark.parametrize(
     ("toml", "meant"),
-    [('"a b"', ["a b"]), (r'"\n"', ["\n"]), (r"'\n'", [r"\n"]), ('["a", "b"]', ["a", "b"])],
+    [
+        ('"a b"', ("a b",)),
+        (r'"\n"', ("\n",)),
+        (r"'\n'", (r"\n",)),
+        (
+            '["a", "b"]',
+            (
+                "a",
+                "b",
+            ),
+        ),
+    ],
 )
 def test_a_key_of_a_repeatable_option_holds_one_value_or_an_array(
-    keep: Keep, toml: str, meant: list[str]
+    keep: Keep, toml: str, meant: tuple[str, ...]
 ) -> None:
     """TOML has its own escapes."""
     keep(f"stop = {toml}\n")
@@ -159,74 +171,7 @@ def test_a_pattern_keeps_its_backslashes_and_quotes(
 def test_flags_replace_a_list_rather_than_add_to_it(keep: Keep) -> None:
     """As with every option."""
     keep('stop = ["a", "b"]\n')
-    assert take("--stop", "c")["stop"] == ["c"]
-
-
-@pytest.mark.parametrize(
-    ("toml", "variables", "arguments", "expected"),
-    [
-        ("greedy = true", {}, ["-t", "0.5"], (0.5, False)),
-        ("greedy = true", {"GPT2_TEMPERATURE": "0.5"}, [], (0.5, False)),
-        ("temperature = 0.5", {}, ["--greedy"], (None, True)),
-        ("temperature = 0.5", {"GPT2_GREEDY": "1"}, [], (None, True)),
-        ("temperature = 0.5", {}, ["--no-greedy"], (0.5, False)),
-        ("temperature = 0.5", {"GPT2_GREEDY": "1"}, ["--no-greedy"], (0.5, False)),
-        ("temperature = 0.5\ngreedy = true", {}, [], (0.5, True)),
-    ],
-)
-def test_a_temperature_and_greedy_take_each_others_place(
-    keep: Keep,
-    monkeypatch: pytest.MonkeyPatch,
-    toml: str,
-    variables: dict[str, str],
-    arguments: list[str],
-    expected: tuple[float | None, bool],
-) -> None:
-    """Else `-t 0.5` would do nothing for who has `greedy = true` in the file."""
-    keep(toml)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    taken = take(*arguments)
-    assert (taken["temperature"], taken["greedy"]) == expected
-
-
-def test_a_model_that_is_named_does_not_get_the_revision_of_another(keep: Keep) -> None:
-    """They belong together; a revision alone is one of the file's model."""
-    keep('model = "owner/name"\nrevision = "abc"\n')
-
-    assert (take()["model"], take()["revision"]) == ("owner/name", "abc")
-    assert take("-m", "gpt2")["revision"] is None
-    assert (take("--revision", "x")["model"], take("--revision", "x")["revision"]) == (
-        "owner/name",
-        "x",
-    )
-
-
-def test_one_constraint_takes_the_place_of_another(keep: Keep) -> None:
-    """A completion has one at most."""
-    keep('choice = ["a"]\n')
-    assert (take()["choice"], take()["regex"]) == (["a"], None)
-    taken = take("--regex", "b")
-    assert (taken["choice"], taken["regex"]) == (None, "b")
-    assert take("--json-schema", "x.json")["choice"] is None
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("--top-k: x", "HERE: x"),
-        ("--top-k is not UTF-8", "HERE is not UTF-8"),
-        ("--top-p: expected --top-k", "--top-p: expected --top-k (--top-k is from HERE)"),
-        ("--top-k: x beside --top-k", "HERE: x beside --top-k"),
-        ("--top-k-max: x", "--top-k-max: x"),
-        ("--top-p: expected --top-k-max", "--top-p: expected --top-k-max"),
-    ],
-)
-def test_an_error_names_an_options_origin_in_place_of_its_flag(message: str, expected: str) -> None:
-    """And beside the flag where the error is about another; not where a name begins alike."""
-    with pytest.raises(UsageError) as caught, naming_origins({"top_k": "HERE"}):
-        raise UsageError(message)
-    assert str(caught.value) == expected
+    assert take("--stop", "c")["stop"] == ("c",)
 
 
 def test_a_model_that_cannot_be_had_says_who_named_it(
@@ -253,13 +198,17 @@ def test_a_model_that_is_not_there_offline_says_what_forbids_the_network(
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     model = ("generate", "x", "-m", "nobody/nothing")
     missing = "nobody/nothing is not on this machine, and"
-    said = f"{missing} --offline forbids the network; run once without --offline"
+    said = f"{missing} offline mode forbids the network; run once without --offline"
+    set_by = f"{said} (offline mode is set by"
     overruled = "; --no-offline overrules it)"
 
     assert error_line(invoke(*model, "--offline")) == said
     path = keep("offline = true\n")
-    assert error_line(invoke(*model)) == f"{said} (--offline is from {path}: offline{overruled}"
+    assert error_line(invoke(*model)) == f"{set_by} {path}: offline{overruled}"
     monkeypatch.setenv("GPT2_OFFLINE", "1")
-    assert error_line(invoke(*model)) == f"{said} (--offline is from GPT2_OFFLINE{overruled}"
+    assert error_line(invoke(*model)) == f"{set_by} GPT2_OFFLINE{overruled}"
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert error_line(invoke(*model)) == said.replace("--offline", "HF_HUB_OFFLINE")
+    assert (
+        error_line(invoke(*model))
+        == f"{missing} HF_HUB_OFFLINE forbids the network; run once without HF_HUB_OFFLINE"
+    )

@@ -65,7 +65,7 @@ def test_cuda_that_cannot_run_is_told_and_nothing_is_raised() -> None:
     found = look("cuda:77")  # no machine has so many
     assert found.step.ran_on is None
     assert not found.works
-    assert found.problems[0].text.startswith("--device cuda:77: ")
+    assert found.problems[0].text.startswith("device cuda:77: ")
 
 
 def test_auto_on_the_cpu_says_why() -> None:
@@ -136,7 +136,7 @@ def test_both_runtimes_are_a_problem_even_where_all_else_runs() -> None:
 
 def test_the_same_is_not_told_twice() -> None:
     """Where the step has failed of it."""
-    step = Step("cuda", reason="--device cuda:0: a and b are both installed, which breaks CUDA")
+    step = Step("cuda", reason="device cuda:0: a and b are both installed, which breaks CUDA")
     assert problems(versions=BOTH, step=step, cuda=Cuda(1)) == [step.reason]
 
 

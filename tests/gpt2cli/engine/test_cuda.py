@@ -143,7 +143,7 @@ def test_the_reason_is_told_in_one_line_with_what_mends_it(
     install(**settings)
     with pytest.raises(DeviceError) as caught:
         try_cuda(DEVICE)
-    assert str(caught.value) == f"--device cuda:0: {reason}; use --device cpu, or: {advice}"
+    assert str(caught.value) == f"device cuda:0: {reason}; use device cpu, or: {advice}"
     assert capfd.readouterr() == ("", "")
 
 
@@ -170,7 +170,7 @@ def test_a_runtime_without_cuda_is_told_by_the_packages(
     with pytest.raises(DeviceError) as caught:
         try_cuda(DEVICE)
     assert str(caught.value) == (
-        f"--device cuda:0: {reason}; use --device cpu, or: pip uninstall -y onnxruntime "
+        f"device cuda:0: {reason}; use device cpu, or: pip uninstall -y onnxruntime "
         "onnxruntime-gpu && pip install onnxruntime-gpu"
     )
 
@@ -186,7 +186,7 @@ def test_a_device_that_computes_wrongly_is_refused(install: Install) -> None:
             return [feeds["x"]]
 
     install(session=Wrong())
-    with pytest.raises(DeviceError, match="--device cuda:0: it multiplies wrongly; use --device"):
+    with pytest.raises(DeviceError, match="device cuda:0: it multiplies wrongly; use device"):
         try_cuda(DEVICE)
 
 

@@ -69,7 +69,7 @@ def test_an_unknown_device_is_a_usage_error(asked: str) -> None:
     """The four forms are named with what was found."""
     with pytest.raises(UsageError) as caught:
         require_device(asked)
-    assert str(caught.value) == f"--device: expected auto, cpu, cuda or cuda:N, found {asked!r}"
+    assert str(caught.value) == f"device: expected auto, cpu, cuda or cuda:N, found {asked!r}"
 
 
 def test_cpu_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,8 +103,8 @@ def test_cuda_without_a_device_says_why_and_what_to_install(
     with pytest.raises(DeviceError) as caught:
         require_device("cuda")
     message = str(caught.value)
-    assert message.startswith(f"--device cuda: {reason}")
-    assert "use --device cpu" in message and "pip install 'onnxruntime-gpu[cuda,cudnn]'" in message
+    assert message.startswith(f"device cuda: {reason}")
+    assert "use device cpu" in message and "pip install 'onnxruntime-gpu[cuda,cudnn]'" in message
     assert "\n" not in message
 
 
@@ -150,7 +150,7 @@ def test_a_number_too_high_tells_how_many_there_are(
     install(FakeDriver(count))
     with pytest.raises(DeviceError) as caught:
         require_device("cuda:99")
-    expected = f"--device cuda:99: there {told}, counted from 0; use --device cpu"
+    expected = f"device cuda:99: there {told}, counted from 0; use device cpu"
     assert str(caught.value) == expected
 
 

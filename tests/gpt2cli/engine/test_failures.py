@@ -26,7 +26,7 @@ def test_full_memory_is_known_whoever_says_it(text: str) -> None:
     """Of the arena, the CUDA runtime, cuBLAS, and the host."""
     error = explain_failure(RuntimeError(text), DEVICE, ", loading x")
     assert isinstance(error, DeviceFullError)
-    assert "its memory is full, loading x; run fewer rows at once (--batch-size," in str(error)
+    assert "its memory is full, loading x; run fewer rows at once (batch_size," in str(error)
 
 
 def test_other_failures_are_no_full_memory() -> None:
@@ -35,7 +35,7 @@ def test_other_failures_are_no_full_memory() -> None:
         RuntimeError("[ONNXRuntimeError] : 1 : FAIL : no kernel.\nat x"), DEVICE
     )
     assert type(error) is DeviceError
-    assert str(error) == "--device cuda:0: no kernel; use --device cpu"
+    assert str(error) == "device cuda:0: no kernel; use device cpu"
 
 
 @pytest.mark.parametrize("text", ["no kernel", "std::bad_alloc"])
@@ -43,8 +43,8 @@ def test_other_failures_are_no_full_memory() -> None:
 def test_the_cpu_is_no_advice_to_who_runs_on_it(text: str, by_rows: bool) -> None:
     """There is other advice."""
     told = str(explain_failure(RuntimeError(text), Device("cpu"), by_rows=by_rows))
-    assert told.startswith("--device cpu: ")
-    assert "use --device cpu" not in told
+    assert told.startswith("device cpu: ")
+    assert "use device cpu" not in told
     assert "; " in told
 
 

@@ -169,8 +169,8 @@ def test_a_cache_that_does_not_fit_says_so(
     with pytest.raises(DeviceFullError) as caught:
         Engine(small, CUDA, max_slots=4)
     assert str(caught.value) == (
-        "--device cuda:1: its memory is full, making room for the KV cache; "
-        "run fewer rows at once (--batch-size, --samples, --beams), or use --device cpu"
+        "device cuda:1: its memory is full, making room for the KV cache; "
+        "run fewer rows at once (batch_size, samples, beams), or use device cpu"
     )
 
 

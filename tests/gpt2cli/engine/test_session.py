@@ -87,8 +87,8 @@ def test_a_memory_too_small_for_the_weights_is_no_damage(
     with pytest.raises(DeviceError) as caught:
         open_session(small, Device("cpu"), 1)
     assert str(caught.value) == (
-        f"--device cpu: its memory is full, loading {small.path.name}; "
-        "take a smaller model, or a lower --precision"
+        f"device cpu: its memory is full, loading {small.path.name}; "
+        "take a smaller model, or a lower precision"
     )
 
 
@@ -105,6 +105,6 @@ def test_cuda_that_cannot_run_is_a_device_error_and_nothing_is_printed(
     with pytest.raises(DeviceError) as caught:
         Engine(small, Device("cuda"))
     message = str(caught.value)
-    assert message.startswith("--device cuda:0: ") and "\n" not in message
-    assert "use --device cpu" in message
+    assert message.startswith("device cuda:0: ") and "\n" not in message
+    assert "use device cpu" in message
     assert capfd.readouterr() == ("", "")

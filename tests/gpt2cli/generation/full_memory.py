@@ -7,15 +7,10 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gpt2cli.config import BeamConfig, GenerationConfig, SamplingConfig
 from gpt2cli.errors import DeviceFullError
-from gpt2cli.generation import (
-    GenerationConfig,
-    LogitsEngine,
-    Request,
-    generate,
-    prepare,
-)
-from gpt2cli.sampling import BeamConfig, Sampler, SamplingConfig
+from gpt2cli.generation import LogitsEngine, Request, generate, prepare
+from gpt2cli.sampling import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.generation.joined import Joined, join
 from tests.gpt2cli.scripted import LogitsOf, ScriptedEngine, scatter

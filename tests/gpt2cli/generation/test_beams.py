@@ -3,17 +3,12 @@
 import numpy as np
 import pytest
 
+from gpt2cli.config import BeamConfig, GenerationConfig, SamplingConfig
 from gpt2cli.engine import Device, Engine
-from gpt2cli.generation import (
-    FinishReason,
-    GenerationConfig,
-    PreparedRequest,
-    Request,
-    generate,
-)
+from gpt2cli.generation import FinishReason, PreparedRequest, Request, generate
 from gpt2cli.generation.beams import BeamSearch
 from gpt2cli.model_folder import ModelFolder, read_model_folder
-from gpt2cli.sampling import BeamConfig, Sampler, SamplingConfig
+from gpt2cli.sampling import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import BYTE_COUNT, TokenizerKind
 from tests.model_folders import ModelFolders

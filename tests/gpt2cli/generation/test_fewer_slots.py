@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gpt2cli.config import Overflow
 from gpt2cli.engine import Device, Engine
 from gpt2cli.errors import DeviceFullError, PromptError
 from gpt2cli.generation import (
     Chunk,
     Counts,
     FinishReason,
-    Overflow,
     Request,
     generate,
     in_sample_order,
@@ -277,7 +277,7 @@ def test_a_later_search_with_more_beams_than_are_left_fails_by_itself(
         make_request("a", samples=4, max_new_tokens=3),
         make_request("b", index=1, beams=3, max_new_tokens=3),
     ]
-    with pytest.raises(PromptError, match=r"--beams: expected at most 2, .* found 3"):
+    with pytest.raises(PromptError, match=r"beams: expected at most 2, .* found 3"):
         run(engine, ascii_tokenizer, *requests)
 
 

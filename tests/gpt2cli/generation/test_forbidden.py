@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.generation import GenerationConfig, PreparedRequest, Request, generate, prepare
+from gpt2cli.config import GenerationConfig, SamplingConfig
+from gpt2cli.generation import PreparedRequest, Request, generate, prepare
 from gpt2cli.generation.forbidden import ForbiddenIds
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.sampling import Sampler, SamplingConfig
+from gpt2cli.sampling import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.scripted import ScriptedEngine, scatter
 

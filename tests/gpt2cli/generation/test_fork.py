@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.generation import GenerationConfig, Request, prepare
+from gpt2cli.config import GenerationConfig, SamplingConfig
+from gpt2cli.generation import Request, prepare
 from gpt2cli.generation.sample import Sample
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.sampling import SamplingConfig, TokenLogprob
+from gpt2cli.sampling import TokenLogprob
 from gpt2cli.tokenizer import Tokenizer
 
 SHAPE = ModelShape(1, 1, 8, 8, 32, 257)

@@ -5,17 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from gpt2cli.generation import (
-    Counts,
-    GenerationConfig,
-    KeptSlot,
-    Overflow,
-    PreparedRequest,
-    Request,
-    generate,
-    prepare,
-)
-from gpt2cli.sampling import Sampler, SamplingConfig
+from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig
+from gpt2cli.generation import Counts, KeptSlot, PreparedRequest, Request, generate, prepare
+from gpt2cli.sampling import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.scripted import ScriptedEngine, prefer
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig
 from gpt2cli.engine import Device, Engine
 from gpt2cli.errors import PromptError
 from gpt2cli.generation import (
@@ -20,16 +21,14 @@ from gpt2cli.generation import (
     Counts,
     Finish,
     FinishReason,
-    GenerationConfig,
     LogitsEngine,
-    Overflow,
     PreparedRequest,
     Request,
     generate,
     prepare,
 )
 from gpt2cli.model_folder import ModelFolder, read_model_folder
-from gpt2cli.sampling import Row, Sampler, SamplingConfig
+from gpt2cli.sampling import Row, Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.generation.joined import join

@@ -4,16 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from gpt2cli.config import LARGEST_SEED, GenerationConfig, Overflow, SamplingConfig
 from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.generation import (
-    GenerationConfig,
-    Overflow,
-    Request,
-    prepare,
-    seed_of,
-)
+from gpt2cli.generation import Request, prepare, seed_of
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.sampling import LARGEST_SEED, SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
 
 LIMIT = 8
@@ -67,12 +61,12 @@ def test_a_prompt_up_to_the_limit_is_accepted(ascii_tokenizer: Tokenizer, length
 
 
 def test_a_longer_prompt_is_an_error_that_names_the_way_out(ascii_tokenizer: Tokenizer) -> None:
-    """Nine tokens of eight: both numbers and --overflow slide (gpt-2#145)."""
+    """Nine tokens of eight: both numbers and overflow slide (gpt-2#145)."""
     with pytest.raises(PromptError) as caught:
         prepare(request("a" * 9), ascii_tokenizer, SHAPE)
     assert str(caught.value) == (
-        "the prompt has 9 tokens, the model takes 8: shorten it, "
-        "or use --overflow slide to keep its end"
+        "the prompt has 9 tokens, the model takes 8; shorten it, "
+        "or use overflow slide to keep its end"
     )
 
 
@@ -96,15 +90,15 @@ def test_error_refuses_what_cannot_fit(ascii_tokenizer: Tokenizer, length: int, 
     with pytest.raises(PromptError) as caught:
         prepare(asked, ascii_tokenizer, SHAPE)
     assert str(caught.value) == (
-        f"the prompt's {length} tokens and --max-new-tokens {new} exceed the model's 8: "
-        "shorten the prompt, or lower --max-new-tokens"
+        f"the prompt's {length} tokens and {new} new ones exceed the model's 8; "
+        "shorten the prompt, or lower max_new_tokens"
     )
 
 
 def test_a_negative_limit_is_a_usage_error() -> None:
     """The option, its range and the value are named."""
     with pytest.raises(
-        UsageError, match=r"^--max-new-tokens: expected a number 0 or more, found -1$"
+        UsageError, match=r"^max_new_tokens: expected a whole number 0 or more, found -1$"
     ):
         GenerationConfig(max_new_tokens=-1)
 
@@ -112,7 +106,7 @@ def test_a_negative_limit_is_a_usage_error() -> None:
 def test_a_negative_minimum_is_a_usage_error() -> None:
     """As that of the limit."""
     with pytest.raises(
-        UsageError, match=r"^--min-new-tokens: expected a number 0 or more, found -1$"
+        UsageError, match=r"^min_new_tokens: expected a whole number 0 or more, found -1$"
     ):
         GenerationConfig(min_new_tokens=-1)
 
@@ -131,8 +125,8 @@ def test_a_minimum_above_the_limit_is_a_usage_error_that_names_both(
     most = limits.get("max_new_tokens", 256)
     with pytest.raises(UsageError) as caught:
         GenerationConfig(min_new_tokens=least, **limits)  # type: ignore[arg-type]
-    expected = f"at most --max-new-tokens, {most}"
-    assert str(caught.value) == f"--min-new-tokens: expected {expected}, found {least}"
+    expected = f"at most max_new_tokens, {most}"
+    assert str(caught.value) == f"min_new_tokens: expected {expected}, found {least}"
 
 
 def test_a_prepared_request_has_its_options_ids(ascii_tokenizer: Tokenizer) -> None:
@@ -153,7 +147,7 @@ def test_a_bias_that_the_vocabulary_lacks_is_a_usage_error(ascii_tokenizer: Toke
 
 def test_an_empty_stop_is_a_usage_error() -> None:
     """It would match everywhere."""
-    with pytest.raises(UsageError, match=r"^--stop: expected some text, found an empty one$"):
+    with pytest.raises(UsageError, match=r"^stop: expected some text, found an empty one$"):
         GenerationConfig(stop=("a", ""))
 
 
@@ -168,12 +162,12 @@ def test_a_seed_out_of_range_is_a_usage_error(seed: int) -> None:
     """What JSON tools would not keep is refused."""
     with pytest.raises(UsageError) as caught:
         request(seed=seed)
-    assert str(caught.value) == f"--seed: expected 0 to 2^53-1, found {seed}"
+    assert str(caught.value) == f"seed: expected a whole number 0 to 2^53-1, found {seed}"
 
 
 def test_no_samples_are_a_usage_error() -> None:
     """At least one is made."""
-    with pytest.raises(UsageError, match=r"^--samples: expected a number 1 or more, found 0$"):
+    with pytest.raises(UsageError, match=r"^samples: expected a whole number 1 or more, found 0$"):
         request(samples=0)
 
 

@@ -1,8 +1,8 @@
 """One sample: what it makes of each drawn id."""
 
-from gpt2cli.generation import FinishReason, GenerationConfig, Overflow, PreparedRequest, Request
+from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig
+from gpt2cli.generation import FinishReason, PreparedRequest, Request
 from gpt2cli.generation.sample import Sample
-from gpt2cli.sampling import SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
 
 EOS = 96

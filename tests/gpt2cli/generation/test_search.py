@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from gpt2cli.config import BeamConfig, GenerationConfig, SamplingConfig
 from gpt2cli.engine import Device, Engine
 from gpt2cli.errors import PromptError
 from gpt2cli.generation import (
     Chunk,
     Finish,
     FinishReason,
-    GenerationConfig,
     PreparedRequest,
     Request,
     generate,
@@ -28,7 +28,7 @@ from gpt2cli.generation import (
 )
 from gpt2cli.generation.beams import BeamSearch
 from gpt2cli.model_folder import ModelFolder
-from gpt2cli.sampling import BeamConfig, Sampler, SamplingConfig
+from gpt2cli.sampling import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import write_tokenizer
 from tests.gpt2cli.folders import bare_folder
@@ -432,7 +432,8 @@ def test_completions_that_the_options_do_not_allow_are_errors(ascii_tokenizer: T
     chunks = generate_from(Source(prepared), engine, ascii_tokenizer, Sampler())
     finishes = [chunk.finish for chunk in chunks if chunk.finish is not None]
     assert [finish.reason for finish in finishes] == ["length", "length", "error"]
-    assert finishes[2].error == "the options allow 2 completions here, not 3; lower --samples"
+    told = "the options allow 2 completions here, not 3; lower samples"
+    assert str(finishes[2].error) == told
 
 
 # Log-probabilities

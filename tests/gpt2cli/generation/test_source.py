@@ -4,15 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from gpt2cli.generation import (
-    Chunk,
-    GenerationConfig,
-    PreparedRequest,
-    Request,
-    generate_from,
-    prepare,
-)
-from gpt2cli.sampling import Sampler, SamplingConfig
+from gpt2cli.config import GenerationConfig, SamplingConfig
+from gpt2cli.generation import Chunk, PreparedRequest, Request, generate_from, prepare
+from gpt2cli.sampling import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.scripted import ScriptedEngine, prefer
 

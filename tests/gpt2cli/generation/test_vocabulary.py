@@ -2,9 +2,9 @@
 
 import pytest
 
+from gpt2cli.config import SamplingConfig
 from gpt2cli.errors import UsageError, shorten
 from gpt2cli.generation.vocabulary import find_bans, find_biases
-from gpt2cli.sampling import SamplingConfig
 from gpt2cli.tokenizer import Tokenizer
 
 SIZE = 50257
@@ -44,14 +44,14 @@ def test_a_text_of_several_tokens_is_an_error_that_lists_them(gpt2_tokenizer: To
     with pytest.raises(UsageError) as caught:
         biases_of(gpt2_tokenizer, (" the", 1.0), ("unbelievable\n", 1.0))
     assert str(caught.value) == (
-        "--logit-bias: expected an id or a text of one token, found 'unbelievable\\n', which has "
+        "logit_bias: expected an id or a text of one token, found 'unbelievable\\n', which has "
         "5: 'un' 403, 'bel' 6667, 'iev' 11203, 'able' 540, '\\n' 198"
     )
 
 
 def test_a_text_that_no_token_spells_is_an_error(ascii_tokenizer: Tokenizer) -> None:
     """A vocabulary of ASCII has nothing for an é."""
-    with pytest.raises(UsageError, match="--logit-bias: the model has no token for 'é'"):
+    with pytest.raises(UsageError, match="logit_bias: the model has no token for 'é'"):
         biases_of(ascii_tokenizer, ("é", 1.0), vocab_size=97)
 
 
@@ -70,7 +70,7 @@ def test_an_id_beyond_the_vocabulary_is_an_error_that_names_its_end(
     """However long."""
     with pytest.raises(UsageError) as caught:
         biases_of(ascii_tokenizer, (token, 1.0), vocab_size=97)
-    assert str(caught.value) == f"--logit-bias: expected an id 0 to 96, found {shorten(token)}"
+    assert str(caught.value) == f"logit_bias: expected an id 0 to 96, found {shorten(token)}"
 
 
 @pytest.mark.parametrize(("allowed", "count"), [(True, 1), (False, 13)])
@@ -88,7 +88,7 @@ def test_special_tokens_are_read_where_the_request_allows(
 
 def test_a_token_that_the_model_lacks_is_an_error(gpt2_tokenizer: Tokenizer) -> None:
     """Nor has a model the text of a tokenizer that is larger than it."""
-    with pytest.raises(UsageError, match=r"^--logit-bias: expected an id 0 to 99, found 262$"):
+    with pytest.raises(UsageError, match=r"^logit_bias: expected an id 0 to 99, found 262$"):
         biases_of(gpt2_tokenizer, ("262", 1.0), vocab_size=100)
 
 

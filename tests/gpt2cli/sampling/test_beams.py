@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from gpt2cli.config import BeamConfig, SamplingConfig
 from gpt2cli.errors import ModelError, UsageError
-from gpt2cli.sampling import BeamConfig, Continuation, Row, Sampler, SamplingConfig
+from gpt2cli.sampling import Continuation, Row, Sampler, rate
 from gpt2cli.sampling import find_continuations as find
 
 FIRST = np.log(np.array([0.5, 0.3, 0.2], np.float32))
@@ -102,18 +103,20 @@ def test_logits_that_are_no_numbers_are_an_error() -> None:
 )
 def test_a_score_is_the_sum_over_a_power_of_the_length(penalty: float, score: float) -> None:
     """Four tokens with -8 together."""
-    assert BeamConfig(beams=2, length_penalty=penalty).rate(-8.0, 4) == score
+    assert rate(BeamConfig(beams=2, length_penalty=penalty), -8.0, 4) == score
 
 
 @pytest.mark.parametrize("beams", [0, -1, 257])
 def test_a_number_of_beams_out_of_range_is_refused(beams: int) -> None:
     """With the range and the value."""
-    with pytest.raises(UsageError, match=rf"^--beams: expected a number 1 to 256, found {beams}$"):
+    with pytest.raises(
+        UsageError, match=rf"^beams: expected a whole number 1 to 256, found {beams}$"
+    ):
         BeamConfig(beams=beams)
 
 
 @pytest.mark.parametrize("penalty", [math.nan, math.inf, -10.5, 11])
 def test_a_length_penalty_out_of_range_is_refused(penalty: float) -> None:
     """With the range and the value."""
-    with pytest.raises(UsageError, match=r"^--length-penalty: expected a number between -10 and"):
+    with pytest.raises(UsageError, match=r"^length_penalty: expected a number between -10 and"):
         BeamConfig(length_penalty=penalty)

@@ -13,8 +13,9 @@ import jsonschema
 import numpy as np
 import pytest
 
+from gpt2cli.config import ConstraintConfig
 from gpt2cli.errors import PackageError, PromptError, UsageError
-from gpt2cli.sampling.constraints import Constraint, ConstraintCompiler, ConstraintConfig
+from gpt2cli.sampling.constraints import Constraint, ConstraintCompiler
 from gpt2cli.tokenizer import Tokenizer
 
 _LONGEST: Final = 400  # ids; none of the texts needs as many
@@ -165,7 +166,7 @@ def test_half_a_character_is_told_in_our_words(
     compiler: ConstraintCompiler, given: dict[str, Any]
 ) -> None:
     """A JSON record can hold one."""
-    with pytest.raises(UsageError, match=r"^--(regex|choice): expected valid Unicode"):
+    with pytest.raises(UsageError, match=r"^(regex|choice): expected valid Unicode"):
         compiler.compile(ConstraintConfig(**given))
 
 
@@ -197,14 +198,14 @@ def test_end_of_text_is_never_among_what_may_follow(compiler: ConstraintCompiler
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        (ConstraintConfig(regex="("), "--regex: unclosed group"),
-        (ConstraintConfig(regex=r"[^\x00-\x{10ffff}]"), "--regex: expected something that a text"),
-        (ConstraintConfig(regex="(?=a)b"), "--regex: look-around, including"),
-        (ConstraintConfig(regex=r"(a)\1"), "--regex: backreferences are not supported"),
-        (ConstraintConfig(json_schema="{"), "--json-schema: "),
-        (ConstraintConfig(json_schema="[]"), "--json-schema: "),
-        (ConstraintConfig(json_schema='{"type": "foo"}'), "--json-schema: Invalid type: foo"),
-        (ConstraintConfig(json_schema='{"not": {}}'), "--json-schema: Unimplemented keys"),
+        (ConstraintConfig(regex="("), "regex: unclosed group"),
+        (ConstraintConfig(regex=r"[^\x00-\x{10ffff}]"), "regex: expected something that a text"),
+        (ConstraintConfig(regex="(?=a)b"), "regex: look-around, including"),
+        (ConstraintConfig(regex=r"(a)\1"), "regex: backreferences are not supported"),
+        (ConstraintConfig(json_schema="{"), "json_schema: "),
+        (ConstraintConfig(json_schema="[]"), "json_schema: "),
+        (ConstraintConfig(json_schema='{"type": "foo"}'), "json_schema: Invalid type: foo"),
+        (ConstraintConfig(json_schema='{"not": {}}'), "json_schema: Unimplemented keys"),
     ],
     ids=str,
 )
@@ -225,7 +226,7 @@ def test_what_cannot_be_compiled_is_a_usage_error_in_one_line(
 )
 def test_two_constraints_or_an_empty_choice_are_usage_errors(given: dict[str, Any]) -> None:
     """An empty regular expression is a constraint, though: nothing may be said."""
-    with pytest.raises(UsageError, match=r"^--[a-z-]+: expected "):
+    with pytest.raises(UsageError, match=r"^[a-z_]+: expected "):
         ConstraintConfig(**given)
 
 
@@ -252,13 +253,13 @@ def compile_without(lacking: bytes, **given: Any) -> tuple[Constraint, list[byte
 @pytest.mark.parametrize(
     ("lacking", "given", "told"),
     [
-        (b" ", {"choice": ("a", "b c")}, "--choice: needs ' '"),
-        (b" \n", {"regex": "a b\n"}, r"--regex: needs ' ', '\n'"),
-        (b"0123456789", {"regex": "[0-9]"}, "--regex: needs '0', '9'"),
-        (b"p", {"regex": r"\x70"}, "--regex: needs characters"),
-        ("é".encode(), {"regex": "(é)+"}, r"--regex: needs '\xe9'"),
-        (b" ", {"json_schema": '{"type": "null"}'}, "--json-schema: needs ' '"),
-        ("é".encode(), {"json_schema": '{"const": "\\u00e9"}'}, r"--json-schema: needs '\xe9'"),
+        (b" ", {"choice": ("a", "b c")}, "choice: needs ' '"),
+        (b" \n", {"regex": "a b\n"}, r"regex: needs ' ', '\n'"),
+        (b"0123456789", {"regex": "[0-9]"}, "regex: needs '0', '9'"),
+        (b"p", {"regex": r"\x70"}, "regex: needs characters"),
+        ("é".encode(), {"regex": "(é)+"}, r"regex: needs '\xe9'"),
+        (b" ", {"json_schema": '{"type": "null"}'}, "json_schema: needs ' '"),
+        ("é".encode(), {"json_schema": '{"const": "\\u00e9"}'}, r"json_schema: needs '\xe9'"),
     ],
 )
 def test_a_constraint_that_needs_what_the_vocabulary_lacks_is_refused(

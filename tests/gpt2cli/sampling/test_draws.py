@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpt2cli.sampling import RandomStream, SamplingConfig
+from gpt2cli.config import SamplingConfig
+from gpt2cli.sampling import RandomStream
 from gpt2cli.sampling.warpers import Candidates, draw, warp
 
 _DRAWS: Final = 100_000

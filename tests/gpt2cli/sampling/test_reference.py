@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpt2cli.sampling import BannedTexts, Pieces, Row, SamplingConfig
+from gpt2cli.config import SamplingConfig
+from gpt2cli.sampling import BannedTexts, Pieces, Row
 from gpt2cli.sampling.sampler import process
 from gpt2cli.sampling.warpers import warp
 from tests.vectors.sampling_cases import (

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.sampling import Row, SamplingConfig
+from gpt2cli.config import SamplingConfig
+from gpt2cli.sampling import Row
 from gpt2cli.sampling.row import NGrams
 
 

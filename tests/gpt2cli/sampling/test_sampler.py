@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gpt2cli.config import SamplingConfig
 from gpt2cli.errors import ModelError, PromptError
-from gpt2cli.sampling import Row, Sampler, SamplingConfig
+from gpt2cli.sampling import Row, Sampler
 
 GREEDY = SamplingConfig(temperature=0)
 PLAIN = SamplingConfig(top_k=0)
@@ -106,7 +107,7 @@ def test_a_row_whose_every_token_is_forbidden_is_told_so(config: SamplingConfig)
     rows[1].forbidden = [np.array([0, 1])]
     sampler = Sampler([range(2, 3)])
     logits = array([1, 2, 3], [1, 2, 3])
-    with pytest.raises(PromptError, match=r"^every token is forbidden here by --ban, --no-repeat-"):
+    with pytest.raises(PromptError, match=r"^every token is forbidden here; ask less of ban, "):
         sampler.step(logits, rows)
     assert [dict(r.counts) for r in rows] == [{}, {}]
     assert sampler.step(logits[:1], rows[:1]) == sampler.step(logits[:1], [row(config)])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpt2cli.sampling import LARGEST_SEED, RandomStream
+from gpt2cli.config import LARGEST_SEED
+from gpt2cli.sampling import RandomStream
 
 _WORD = 2**64
 _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gpt2cli.sampling import SamplingConfig
+from gpt2cli.config import SamplingConfig
 from gpt2cli.sampling.warpers import Candidates, draw, warp
 
 OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}

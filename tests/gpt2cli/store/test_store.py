@@ -93,7 +93,7 @@ def test_a_checkpoint_in_the_hubs_cache_needs_no_network(
 def test_offline_without_the_model_is_an_error_that_says_so(
     hub: Hub, server: HubServer, told: Told
 ) -> None:
-    """--offline never asks."""
+    """Offline never asks."""
     with pytest.raises(HubError, match="not on this machine"):
         find_model("gpt2", offline=True, listener=told, hub=hub)
     assert server.requests == []
@@ -103,7 +103,7 @@ def test_offline_without_the_model_is_an_error_that_says_so(
 def test_the_environment_can_forbid_the_network(
     hub: Hub, server: HubServer, told: Told, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    """HF_HUB_OFFLINE=1 is --offline, and so is the older name that huggingface_hub reads."""
+    """HF_HUB_OFFLINE=1 is offline, and so is the older name that huggingface_hub reads."""
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv(variable, "1")
 
@@ -119,7 +119,7 @@ def test_the_environment_can_forbid_the_network(
         (403, "", "HF_TOKEN"),
         (403, "GatedRepo", "HF_TOKEN"),
         (404, "RepoNotFound", "check the name"),
-        (404, "RevisionNotFound", "leave out --revision"),
+        (404, "RevisionNotFound", "leave out revision"),
         (429, "", "wait some minutes"),
         (500, "", "try later"),
     ],
@@ -286,7 +286,7 @@ def test_offline_is_a_reason_of_its_own(hub: Hub, told: Told) -> None:
 
     assert find_model(None, offline=True, listener=told, hub=hub).name == "starter"
     [why] = [note for note in told.notes if "starter model" in note]
-    assert "--offline forbids the network" in why
+    assert "offline mode forbids the network" in why
     assert "just now" not in why
 
 
@@ -443,7 +443,7 @@ def test_after_the_defaults_tokenizer_alone_the_starter_may_still_stand_in(
 
 
 def test_a_checkpoint_folder_is_exported_once(model_folders: ModelFolders, told: Told) -> None:
-    """--model takes a checkpoint folder."""
+    """Model takes a checkpoint folder."""
     checkpoint = model_folders.checkpoint(_SHAPE)
 
     first = find_model(str(checkpoint), listener=told)
@@ -454,7 +454,7 @@ def test_a_checkpoint_folder_is_exported_once(model_folders: ModelFolders, told:
 
 
 def test_a_model_folder_is_taken_as_it_is(model_folders: ModelFolders, told: Told) -> None:
-    """--model takes what `gpt2 export` wrote, wherever it lies."""
+    """Model takes what `gpt2 export` wrote, wherever it lies."""
     folder = model_folders(_SHAPE)
 
     model = find_model(str(folder), listener=told)
@@ -467,7 +467,7 @@ def test_a_model_folder_of_another_precision_is_refused_naming_both(
     model_folders: ModelFolders, told: Told
 ) -> None:
     """A folder has one precision."""
-    with pytest.raises(UsageError, match=r"--precision int8.*is fp32"):
+    with pytest.raises(UsageError, match=r"precision: expected fp32.*found int8"):
         find_model(str(model_folders(_SHAPE)), precision="int8", listener=told)
 
 
@@ -500,7 +500,7 @@ def test_a_revision_is_refused_where_there_are_none(
     """Only hub models have revisions."""
     model = name if name == "starter" else str(model_folders.checkpoint(_SHAPE))
 
-    with pytest.raises(UsageError, match="--revision"):
+    with pytest.raises(UsageError, match="revision"):
         find_model(model, revision="main", listener=told)
 
 

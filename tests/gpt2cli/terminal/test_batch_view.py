@@ -7,9 +7,9 @@ import pathlib
 import pytest
 
 from gpt2cli.batch import BatchItem, Journal, Result
-from gpt2cli.generation import Finish, FinishReason, GenerationConfig, PreparedRequest, Request
+from gpt2cli.config import GenerationConfig, SamplingConfig
+from gpt2cli.generation import Finish, FinishReason, PreparedRequest, Request
 from gpt2cli.loading import LoadedModel
-from gpt2cli.sampling import SamplingConfig
 from gpt2cli.terminal.batch_view import BatchView
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import BatchProgress
@@ -87,11 +87,15 @@ def test_what_is_wrong_is_a_note_where_the_result_cannot_say_it(
     assert capsys.readouterr().err == expected
 
 
-def test_a_journal_is_told_of_each_record_before_its_first_result(
-    model: LoadedModel, tmp_path: pathlib.Path
-) -> None:
-    """Once, whatever the number of its samples."""
+def test_a_journal_is_told_of_each_result(model: LoadedModel, tmp_path: pathlib.Path) -> None:
+    """Its record, its number among the samples, and whether it is an error."""
     with (tmp_path / "out").open("wb") as out, (tmp_path / "journal").open("wb") as journal:
         Shown(model, Journal(out, journal), as_text=True, quiet=True)
     assert (tmp_path / "out").read_bytes() == "a\\nb\né\n\n".encode()
-    assert (tmp_path / "journal").read_bytes() == b'"digest-of-0"\n"digest-of-1"\n'
+    lines = map(json.loads, (tmp_path / "journal").read_bytes().splitlines())
+    told = [(index, sample, record, failed) for index, sample, record, _, failed in lines]
+    assert told == [
+        (0, 0, "digest-of-0", False),
+        (0, 1, "digest-of-0", False),
+        (1, 0, "digest-of-1", True),
+    ]

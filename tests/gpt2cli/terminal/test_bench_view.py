@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gpt2cli.bench import Bench, BenchConfig, Conditions, Figure, Measure
+from gpt2cli.bench import Bench, Conditions, Figure, Measure
+from gpt2cli.bench_config import BenchConfig
 from gpt2cli.loading import LoadedModel
 from gpt2cli.terminal.bench_view import format_bench
 

@@ -6,9 +6,9 @@ import pathlib
 
 import pytest
 
-from gpt2cli.generation import Chunk, Finish, FinishReason, GenerationConfig, Request
+from gpt2cli.config import GenerationConfig, SamplingConfig
+from gpt2cli.generation import Chunk, Finish, FinishReason, Request
 from gpt2cli.loading import LoadedModel
-from gpt2cli.sampling import SamplingConfig
 from gpt2cli.terminal.result import ResultWriter
 from gpt2cli.terminal.samples import RecordView, SampleView, TextView
 from tests.gpt2cli.loaded import load

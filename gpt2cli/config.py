@@ -1,0 +1,368 @@
+"""THE TABLE: every option that several commands share, declared once, in groups.
+
+A group is a frozen dataclass that is checked when it is built. What a command alone has is declared
+with the command, in the same way. `gpt2cli.option_kinds` says what a declaration holds.
+
+To add a sampling option: declare it in `SamplingConfig`, and compute it in `gpt2cli.sampling`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, Final
+
+from gpt2cli.errors import UsageError
+from gpt2cli.option_kinds import (
+    BIAS,
+    DEVICE,
+    NAME,
+    NUMBER,
+    PATTERN,
+    SCHEMA,
+    SWITCH,
+    TEXT,
+    WHOLE,
+    Range,
+    check_ranges,
+    one_of,
+    option,
+    options_of,
+)
+
+# The panels of --help.
+MODEL, SAMPLING, LIMITS, REPORT = "Model", "Sampling", "Limits", "Input and output"
+REPORTING: Final = "Reporting"
+
+# Below this a temperature is greedy: dividing by it leaves one token anyway (vLLM's limit too).
+GREEDY_BELOW: Final = 1e-5
+LARGEST_SEED: Final = 2**53 - 1  # what every JSON reader keeps exactly
+MOST_SLOTS: Final = 256  # rows that run side by side
+AUTO: Final = "auto"
+PRECISIONS: Final = ("fp32", "fp16", "int8", "int4")
+
+_ANY: Final = Range(0)  # 0 or more
+_SHARE: Final = Range(0, 1)
+
+
+class Overflow(StrEnum):
+    """What happens when prompt and completion would have more than `n_positions` tokens."""
+
+    STOP = "stop"  # the completion ends there
+    SLIDE = "slide"  # the last half is kept and prefilled again, of a long prompt as well
+    ERROR = "error"  # refused before anything is generated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """Which model runs, and on what."""
+
+    model: str | None = option(
+        None, "Model to run: gpt2, gpt2-medium, gpt2-large, gpt2-xl, distilgpt2, starter, a hub id "
+        "(owner/name), or a folder.", MODEL,
+        kind=NAME, short="-m", usual="gpt2, or the starter if that is out of reach",
+    )  # fmt: skip
+    revision: str | None = option(
+        None, "Branch, tag or commit of a hub model.", MODEL, kind=NAME, metavar="REV", usual="main"
+    )
+    precision: str = option(
+        AUTO, "Precision of the weights; fp16 is for CUDA.", MODEL,
+        kind=one_of((AUTO, *PRECISIONS)), usual="auto: fp32 on the CPU, fp16 on CUDA",
+    )  # fmt: skip
+    device: str = option(
+        AUTO, "Where the model runs.", MODEL,
+        kind=DEVICE, usual="auto: CUDA where a device answers, else the CPU",
+    )  # fmt: skip
+    threads: int | None = option(
+        None, "CPU threads.", MODEL, kind=WHOLE, within=Range(1, 1024), usual="all cores"
+    )
+    offline: bool = option(
+        False, "Never ask the network.", MODEL, kind=SWITCH, off="only if needed"
+    )
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingConfig:
+    """How the next token is chosen. Names and definitions are Hugging Face's, but two.
+
+    `presence_penalty` and `frequency_penalty` are vLLM's.
+
+    Raises:
+        UsageError: naming the option, its range and the value found.
+    """
+
+    temperature: float = option(
+        1.0, "Flattens (above 1) or sharpens (below 1) the distribution.", SAMPLING,
+        kind=NUMBER, short="-t", within=_ANY, off="0: greedy", hugging_face="temperature",
+    )  # fmt: skip
+    top_k: int = option(
+        40, "Draw from the k most likely tokens only.", SAMPLING,
+        kind=WHOLE, short="-k", within=_ANY, off="0: off", hugging_face="top_k",
+    )  # fmt: skip
+    top_p: float = option(
+        1.0, "Draw from the fewest tokens whose probabilities reach p.", SAMPLING,
+        kind=NUMBER, short="-p", within=_SHARE, off="1: off", hugging_face="top_p",
+    )  # fmt: skip
+    min_p: float = option(
+        0.0, "Drop tokens less likely than p times the most likely one.", SAMPLING,
+        kind=NUMBER, within=_SHARE, off="0: off", hugging_face="min_p",
+    )  # fmt: skip
+    typical_p: float = option(
+        1.0, "Draw from the most typical tokens whose probabilities reach p: neither too likely "
+        "nor too surprising.", SAMPLING,
+        kind=NUMBER, within=Range(0, 1, above=True), off="1: off", hugging_face="typical_p",
+    )  # fmt: skip
+    repetition_penalty: float = option(
+        1.0, "Make tokens of prompt and completion less likely.", SAMPLING,
+        kind=NUMBER, within=Range(0, above=True), off="1: off", hugging_face="repetition_penalty",
+    )  # fmt: skip
+    presence_penalty: float = option(
+        0.0, "Subtract this from the logits of tokens that the completion has.", SAMPLING,
+        kind=NUMBER, within=Range(-2, 2), off="0: off",
+    )  # fmt: skip
+    frequency_penalty: float = option(
+        0.0, "Subtract this from a token's logit for each time that the completion has it.",
+        SAMPLING, kind=NUMBER, within=Range(-2, 2), off="0: off",
+    )  # fmt: skip
+    no_repeat_ngram: int = option(
+        0, "Never repeat a sequence of N tokens of prompt or completion.", SAMPLING,
+        kind=WHOLE, within=_ANY, off="0: off", hugging_face="no_repeat_ngram_size",
+    )  # fmt: skip
+    # (an id, or a text that is one token; bias). OpenAI's range: 100 all but forces a token.
+    logit_bias: tuple[tuple[str, float], ...] = option(
+        (), "Add X to the logit of a token: its id, or a text that is just that token; repeatable; "
+        r"\n and \t are understood.", SAMPLING,
+        kind=BIAS, within=Range(-100, 100), repeatable=True,
+    )  # fmt: skip
+    ban: tuple[str, ...] = option(
+        (), "Never write this text, however it is split into tokens; repeatable; "
+        r"\n and \t are understood.", SAMPLING, kind=TEXT, repeatable=True,
+    )  # fmt: skip
+    greedy: bool = option(False, "Always take the most likely token (-t 0).", SAMPLING, kind=SWITCH)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    @property
+    def draws(self) -> bool:
+        """Whether a token is drawn; else the most likely one is taken."""
+        return not self.greedy and self.temperature >= GREEDY_BELOW
+
+    @property
+    def warping(self) -> tuple[float, ...]:
+        """What the warpers go by: rows that agree in it are warped and drawn together."""
+        return (self.temperature, self.top_k, self.top_p, self.min_p, self.typical_p)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedConfig:
+    """Which random numbers are drawn."""
+
+    seed: int | None = option(
+        None, "Seed of the draws.", SAMPLING, kind=WHOLE,
+        within=Range(0, LARGEST_SEED, words="0 to 2^53-1"),
+        usual="random, told by --stats and --json",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeamConfig:
+    """How a beam search runs."""
+
+    beams: int = option(
+        1, "Search for the likeliest completions with N beams instead of drawing them: -t, -k, -p "
+        "and the like have no effect, and the text appears at the end.", SAMPLING,
+        kind=WHOLE, within=Range(1, MOST_SLOTS), off="1: off",
+    )  # fmt: skip
+    length_penalty: float = option(
+        1.0, "With --beams: above 1 favours longer completions, below 1 shorter ones. A sum of "
+        "log-probabilities is divided by the length to this power.", SAMPLING,
+        kind=NUMBER, within=Range(-10, 10),
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    @property
+    def on(self) -> bool:
+        """Whether completions are searched for, not drawn."""
+        return self.beams > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationConfig:
+    """Where a completion ends."""
+
+    max_new_tokens: int = option(
+        256, "Most tokens to generate, the prompt not counted.", LIMITS,
+        kind=WHOLE, short="-n", within=_ANY, usual="256 (chat 128)", hugging_face="max_new_tokens",
+    )  # fmt: skip
+    min_new_tokens: int = option(
+        0, "Fewest tokens to generate: before them neither the model nor --stop ends the text. "
+        "What --choice and the like ask for ends it all the same.", LIMITS,
+        kind=WHOLE, within=_ANY, off="0: off", hugging_face="min_new_tokens",
+    )  # fmt: skip
+    stop: tuple[str, ...] = option(
+        (), r"End before this text; repeatable; \n and \t are understood.", LIMITS,
+        kind=TEXT, short="-s", repeatable=True,
+    )  # fmt: skip
+    ignore_eos: bool = option(
+        False, "Go on when the model ends the text.", LIMITS, kind=SWITCH, off="end"
+    )
+    overflow: Overflow = option(
+        Overflow.STOP, "At the model's context limit: stop there, slide on with the last half, or "
+        "refuse up front (error).", LIMITS, kind=one_of(Overflow),
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        check_together(values_of(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintConfig:
+    """What the whole completion must be: at most one of the three."""
+
+    choice: tuple[str, ...] = option(
+        (), r"Complete with one of these texts; repeatable; \n and \t are understood. Most begin "
+        "with a space.", LIMITS, kind=TEXT, repeatable=True, usual="any text",
+    )  # fmt: skip
+    regex: str | None = option(
+        None, "Complete with what this matches from end to end, in the syntax of Rust's regex.",
+        LIMITS, kind=PATTERN, usual="any text",
+    )  # fmt: skip
+    json_schema: str | None = option(
+        None, "Complete with JSON on one line that is valid under the schema in FILE.", LIMITS,
+        kind=SCHEMA, usual="any text", settable=False,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        check_together(values_of(self))
+
+    @property
+    def field(self) -> str | None:
+        """The field of the option that is given; None if there is no constraint."""
+        return next(iter(_given_constraints(values_of(self))), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleConfig:
+    """How many completions a prompt has, and what is told of them."""
+
+    samples: int = option(
+        1, "How many completions of each prompt, from one reading of it.", REPORT,
+        kind=WHOLE, short="-N", within=Range(1), settable=False,
+    )  # fmt: skip
+    logprobs: int | None = option(
+        None, "Add to records each token's log-probability in the model's own distribution, and "
+        "those of the N likeliest.", REPORT, kind=WHOLE, within=Range(0, 20), settable=False,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextConfig:
+    """How the user's text is read."""
+
+    allow_special: bool = option(
+        False, "Read <|endoftext|> in the text as the token, not as text. Default: as text.",
+        REPORT, kind=SWITCH, settable=False,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportConfig:
+    """What is told beside the result."""
+
+    stats: bool = option(
+        False, "Tell speed, memory and conditions on stderr.", REPORTING, kind=SWITCH
+    )
+    quiet: bool = option(
+        False, "No notes and no progress on stderr.", REPORTING, kind=SWITCH, short="-q"
+    )
+
+
+# What one prompt can have of its own: the groups of a batch's record.
+OF_A_PROMPT: Final = (
+    SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig, SampleConfig,
+    TextConfig,
+)  # fmt: skip
+# What can be kept in the environment and the config file, and only there where it is `settable`.
+SETTABLE: Final = (
+    ModelConfig, SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig,
+    ReportConfig,
+)  # fmt: skip
+
+# Option -> options that say the same in another way, or nothing without it: what is farther from
+# the user than the option itself does not count. `-t 0.5` ends a `greedy = true` of the file.
+TAKES_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "temperature": ("greedy",),
+    "greedy": ("temperature",),
+    "model": ("revision",),
+    "choice": ("regex", "json_schema"),
+    "regex": ("choice", "json_schema"),
+    "json_schema": ("choice", "regex"),
+}
+
+
+def values_of(*groups: Any) -> dict[str, Any]:
+    """Return the values of groups by field."""
+    return {field.name: getattr(group, field.name) for group in groups for field in fields(group)}
+
+
+def check_together(values: Mapping[str, Any]) -> None:
+    """Check what options ask of one another; of those that are there.
+
+    Raises:
+        UsageError: naming one option, and the other in what was expected.
+    """
+    for needed, check in _RULES:
+        if needed <= values.keys():
+            check(values)
+
+
+def _check_limits(values: Mapping[str, Any]) -> None:
+    least, most = values["min_new_tokens"], values["max_new_tokens"]
+    if least > most:
+        expected = f"at most {{max_new_tokens}}, {most}"
+        raise UsageError(option="min_new_tokens", expected=expected, found=least)
+
+
+def _check_one_constraint(values: Mapping[str, Any]) -> None:
+    given = _given_constraints(values)
+    if len(given) > 1:
+        raise UsageError(option=given[1], expected=f"no {{{given[0]}}} beside it")
+
+
+def _check_search(values: Mapping[str, Any]) -> None:
+    beams = values["beams"]
+    if beams == 1:
+        return
+    if values["samples"] > beams:
+        expected = f"at most {{beams}}, {beams}"
+        raise UsageError(option="samples", expected=expected, found=values["samples"])
+    if values["overflow"] is Overflow.SLIDE:
+        raise UsageError(option="overflow", expected="stop or error with {beams}", found="slide")
+    for constraint in _given_constraints(values):
+        raise UsageError(option=constraint, expected="no {beams} beside it")
+
+
+def _given_constraints(values: Mapping[str, Any]) -> list[str]:
+    """Return the fields of the constraints that are given."""
+    return [o.field for o in options_of(ConstraintConfig) if values[o.field] not in (None, ())]
+
+
+_CONSTRAINTS: Final = frozenset({"choice", "regex", "json_schema"})
+_RULES: Final[tuple[tuple[frozenset[str], Callable[[Mapping[str, Any]], None]], ...]] = (
+    (frozenset({"min_new_tokens", "max_new_tokens"}), _check_limits),
+    (_CONSTRAINTS, _check_one_constraint),
+    (_CONSTRAINTS | {"beams", "samples", "overflow"}, _check_search),
+)

@@ -1,0 +1,358 @@
+"""What an option is: its kind, its range, its words. Declares options as fields of a dataclass.
+
+The declaration is all there is: the command line (`gpt2cli.options`), the environment, the config
+file, `/set`, the records of a batch and a model's generation_config.json read by it, and the
+dataclass checks by it when it is built.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from export.small_files import ReadError, parse_json
+from gpt2cli.errors import UsageError, shorten
+
+_SWITCHES: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(("on", "true", "yes", "1"), True),
+    **dict.fromkeys(("off", "false", "no", "0"), False),
+}
+# Leaves out infinity, and the integers of a JSON record that no float can hold. NaN fails any test.
+_LARGEST: Final = sys.float_info.max
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The numbers from `low` to `high`; `above`: not `low` itself."""
+
+    low: float
+    high: float | None = None
+    above: bool = False
+    words: str = ""  # in place of those that the numbers make
+
+    def __contains__(self, value: float) -> bool:
+        reached = self.low < value if self.above else self.low <= value
+        return reached and (self.high is None or value <= self.high)
+
+    def __str__(self) -> str:
+        """Return the range in the words of help and errors."""
+        if self.words:
+            return self.words
+        if self.above:
+            return f"above {self.low}" + ("" if self.high is None else f", up to {self.high}")
+        return f"{self.low} or more" if self.high is None else f"{self.low} to {self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What one value of an option is."""
+
+    wanted: str  # in errors: expected …
+    parse: Callable[[str], Any]  # from text; a ValueError if it is none
+    types: tuple[type, ...]  # of what JSON or TOML may give for it
+    metavar: str
+    has_escapes: bool = False  # on the command line
+    choices: tuple[str, ...] = ()
+    wanted_of_json: str = ""  # where that is something else
+    convert: Callable[[Any], Any] = lambda value: value  # from what JSON or TOML gives
+
+    def read(self, value: Any) -> Any:
+        """Return the value that JSON or TOML gives.
+
+        Raises:
+            ValueError: if it is none.
+        """
+        if not isinstance(value, self.types) or isinstance(value, bool) is not (bool in self.types):
+            raise ValueError
+        return self.convert(value)
+
+
+def _parse_switch(text: str) -> bool:
+    if text.lower() not in _SWITCHES:
+        raise ValueError
+    return _SWITCHES[text.lower()]
+
+
+def _parse_device(text: str) -> str:
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,4})?", text):
+        raise ValueError
+    return text
+
+
+def _parse_bias(text: str) -> tuple[str, float]:
+    token, equals, bias = text.rpartition("=")  # the last: the token may be or hold one
+    if not equals:
+        raise ValueError
+    return token, float(bias)
+
+
+def _read_number(value: Any) -> Any:
+    """Return a number of JSON, however large: its range is told by its option."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _check_float(value: Any) -> Any:
+    try:
+        float(value)
+    except OverflowError as error:  # a whole number of hundreds of digits
+        raise ValueError from error
+    return value
+
+
+NUMBER: Final = Kind("a number", float, (int, float), "<float>", convert=_check_float)
+WHOLE: Final = Kind("a whole number", int, (int,), "<int>")
+TEXT: Final = Kind("a text", str, (str,), "TEXT", has_escapes=True)
+PATTERN: Final = Kind("a text", str, (str,), "PATTERN")  # whose backslashes are the user's own
+NAME: Final = Kind("a text", str, (str,), "NAME")
+SWITCH: Final = Kind(
+    "on or off", _parse_switch, (bool,), "", choices=("on", "off"), wanted_of_json="true or false"
+)
+FILE: Final = Kind("a file", Path, (), "FILE")
+# A file on the command line, an object in a record; in both cases the schema's text in the end.
+SCHEMA: Final = Kind(
+    "a file", Path, (dict,), "FILE",
+    wanted_of_json="a JSON schema, an object",
+    convert=functools.partial(json.dumps, ensure_ascii=False),
+)  # fmt: skip
+BIAS: Final = Kind(
+    "ID_OR_TEXT=NUMBER", _parse_bias, (str,), "ID_OR_TEXT=X",
+    has_escapes=True,
+    wanted_of_json='an object {"ID_OR_TEXT": number, …}',
+    convert=_parse_bias,
+)  # fmt: skip
+DEVICE: Final = Kind(
+    "auto, cpu, cuda or cuda:N", _parse_device, (str,), "auto|cpu|cuda|cuda:N",
+    choices=("auto", "cpu", "cuda"), convert=_parse_device,
+)  # fmt: skip
+
+
+def one_of(values: Iterable[str]) -> Kind:
+    """Return the kind of an option that is one of these words, members of a StrEnum mostly."""
+    known = {str(value): value for value in values}
+
+    def parse(text: str) -> Any:
+        if text not in known:
+            raise ValueError
+        return known[text]
+
+    return Kind(_list(known), parse, (str,), "|".join(known), choices=tuple(known), convert=parse)
+
+
+def _list(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option. `field` names it in configurations, records and the config file."""
+
+    kind: Kind
+    help: str  # a sentence or more; range, off value and default are added
+    panel: str  # of --help
+    default: Any
+    short: str = ""
+    within: Range | None = None
+    off: str = ""  # which value turns it off: "0: off"
+    usual: str = ""  # what holds if nobody says anything, in words
+    repeatable: bool = False
+    auto: str = ""  # a word that means the default, as if nothing were given
+    settable: bool = True  # in the environment and the config file
+    hugging_face: str = ""  # its key in generation_config.json
+    metavar: str = ""
+    field: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name as on the command line, without its dashes."""
+        return self.field.replace("_", "-")
+
+    @property
+    def negatable(self) -> bool:
+        """Whether a switch has a --no-…, since settings or its default may turn it on."""
+        return self.kind is SWITCH and (self.settable or bool(self.default))
+
+    @property
+    def bounds(self) -> str:
+        """The range in words; empty where there is none."""
+        within = self.within
+        if within is None or self.kind is WHOLE or within.high is None or within.above:
+            return str(within or "")
+        return f"between {within.low} and {within.high}"
+
+    @property
+    def usual_words(self) -> str:
+        """What holds if nobody says anything."""
+        if self.kind is SWITCH:
+            return "on" if self.default else "off"
+        told = self.usual or ("none" if self.default in (None, ()) else str(self.default))
+        return f"{told}, or the model's own" if self.hugging_face else told
+
+    @property
+    def told(self) -> str:
+        """The help: what it does, its range, its off value, its default."""
+        if self.kind is SWITCH:
+            default = f" Default --no-{self.name}{self.off and f': {self.off}'}."
+            return self.help + (default if self.negatable and not self.default else "")
+        bounds = "; ".join(part for part in (self.bounds, self.off) if part)
+        capital = f" {bounds[0].upper()}{bounds[1:]}." if bounds else ""
+        return f"{self.help}{capital} Default {self.usual_words}."
+
+    def parse(self, text: str) -> Any:
+        """Return the value of a text; of a repeatable one it may be a JSON array.
+
+        Raises:
+            UsageError: naming the option, if it is none, or out of its range.
+        """
+        array = _read_array(text) if self.repeatable and text.startswith("[") else None
+        if array is not None:
+            return self.read(array)
+        value = self.parse_one(text)
+        return self.check((value,) if self.repeatable else value)
+
+    def parse_one(self, text: str) -> Any:
+        r"""Return the value of a text in which \n and the like are understood; no range is checked.
+
+        Raises:
+            UsageError: naming the option, if it is none.
+        """
+        if self.auto and text == self.auto:
+            return None
+        plain = unescape(text) if self.kind.has_escapes else text
+        return self._convert(self.kind.parse, plain)
+
+    def read(self, value: Any) -> Any:
+        """Return the value that JSON or TOML gives; of a repeatable one it may be a list.
+
+        Raises:
+            UsageError: as `parse`.
+        """
+        wanted = self.kind.wanted_of_json
+        if not self.repeatable:
+            return self.check(self._convert(self.kind.read, value, wanted))
+        if self.kind is BIAS and isinstance(value, dict):
+            pairs = ((t, self._convert(_read_number, bias, wanted)) for t, bias in value.items())
+            return self.check(tuple(pairs))
+        values = value if isinstance(value, list) else [value]
+        return self.check(tuple(self._convert(self.kind.read, one, wanted) for one in values))
+
+    def check(self, value: Any) -> Any:
+        """Return the value, if it is within the range.
+
+        Raises:
+            UsageError: naming the option, the range and the value.
+        """
+        for one in value if self.repeatable else (value,):
+            text, number = one if isinstance(one, tuple) else (one, one)
+            if isinstance(text, str):
+                self._check_text(text)
+            if number is not None and not self._is_within(number):
+                beside = f" for {shorten(text)!r}" if isinstance(one, tuple) else ""
+                raise self._refuse(f"{shorten(str(number))}{beside}", beside and "a number")
+        return value
+
+    def _is_within(self, number: float) -> bool:
+        if self.within is None:
+            return True
+        return number in self.within and (self.kind is WHOLE or number <= _LARGEST)
+
+    def _convert(self, convert: Callable[[Any], Any], value: Any, wanted: str = "") -> Any:
+        try:
+            return convert(value)
+        except ValueError as error:
+            found = repr(shorten(value)) if isinstance(value, str) else shorten(_as_json(value))
+            raise self._refuse(found, wanted) from error
+
+    def _refuse(self, found: str, wanted: str = "") -> UsageError:
+        wanted = wanted or self.kind.wanted
+        numbers = f" {self.bounds}" if self.bounds and wanted.endswith("number") else ""
+        auto = f", or {self.auto}" if self.auto else ""
+        # Nothing of `expected` may look like an option's field in braces.
+        expected = f"{wanted}{numbers}{auto}".replace("{", "{{").replace("}", "}}")
+        return UsageError(option=self.field, expected=expected, found=found)
+
+    def _check_text(self, text: str) -> None:
+        if not text and self.repeatable:
+            raise UsageError(option=self.field, expected="some text", found="an empty one")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # half of a surrogate pair, from JSON
+            found = ascii(shorten(text))
+            raise UsageError(option=self.field, expected="valid Unicode", found=found) from error
+
+
+def option(default: Any, help: str, panel: str, **more: Any) -> Any:  # noqa: A002
+    """Declare an option as a field of a dataclass."""
+    declared = Option(default=default, help=help, panel=panel, **more)
+    return dataclasses.field(default=default, metadata={"option": declared})
+
+
+def options_of(group: type[Any]) -> tuple[Option, ...]:
+    """Return the options that a dataclass declares, in their order."""
+    return _find_options(group)  # type: ignore[arg-type]  # a class can be hashed
+
+
+@functools.cache
+def _find_options(group: Any) -> tuple[Option, ...]:
+    return tuple(
+        dataclasses.replace(field.metadata["option"], field=field.name)
+        for field in dataclasses.fields(group)
+        if "option" in field.metadata
+    )
+
+
+def check_ranges(group: Any) -> None:
+    """Check every option of a dataclass that has just been built.
+
+    Raises:
+        UsageError: naming the option, its range and the value found.
+    """
+    for declared in options_of(type(group)):
+        declared.check(getattr(group, declared.field))
+
+
+def from_bytes(text: str, field: str) -> str:
+    """Return the text of an argument or a variable as UTF-8, whatever Python took it for.
+
+    Raises:
+        UsageError: naming the option, if it is not UTF-8.
+    """
+    try:
+        return os.fsencode(text).decode()
+    except UnicodeError as error:
+        raise UsageError("it is not valid UTF-8 text", option=field) from error
+
+
+def unescape(text: str) -> str:
+    r"""Return text from the command line with \n, \t, \r and \\ as the characters they mean."""
+    known = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
+    pieces = iter(text)
+    result = ""
+    for character in pieces:
+        following = next(pieces, "") if character == "\\" else ""
+        result += known.get(following, character + following) if following else character
+    return result
+
+
+def _read_array(text: str) -> list[Any] | None:
+    """Return a JSON array of texts; None if it is none, but a text that begins like one."""
+    try:
+        values = parse_json(text, half_pairs=True)  # which `read` tells
+    except ReadError:
+        return None
+    return values if all(isinstance(value, str) for value in values) else None
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):  # a date of TOML, say
+        return str(value)

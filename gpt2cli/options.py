@@ -1,0 +1,123 @@
+"""The options of the table as Typer's parameters: how a command takes them."""
+
+import dataclasses
+import functools
+import inspect
+import json
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from export.small_files import ReadError, parse_json, read_text
+from gpt2cli.completion import Offer, complete_model
+from gpt2cli.errors import UsageError, shorten
+from gpt2cli.option_kinds import FILE, SCHEMA, SWITCH, Option, from_bytes, options_of
+from gpt2cli.settings import Given, Settings, find_settings
+
+Command = Callable[..., None]
+
+
+def takes(
+    *groups: type[Any], without: Collection[str] = (), own: bool = True, **defaults: Any
+) -> Callable[[Command], Command]:
+    """Let a command take the options of groups, which it gets as `settings`.
+
+    `own`: whether the user's environment and config file have a say. `defaults`: by field, in
+    place of the table's.
+    """
+    options = {
+        option.field: dataclasses.replace(option, default=defaults[option.field], usual="")
+        if option.field in defaults
+        else option
+        for group in groups
+        for option in options_of(group)
+        if option.field not in without
+    }
+
+    def decorate(command: Command) -> Command:
+        others = [p for n, p in inspect.signature(command).parameters.items() if n != "settings"]
+        parameters = [*others, *map(_as_parameter, options.values())]
+
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            flags = {field: _gather(options[field], values.pop(field)) for field in options}
+            settings = _read_schema(find_settings(options.values(), flags, own=own))
+            with settings.naming_origins():
+                command(**values, settings=settings.check())
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        return run
+
+    return decorate
+
+
+def spell_flag(field: str) -> str:
+    """Return how an option is written on the command line."""
+    return "--" + field.replace("_", "-")
+
+
+def complete_option(option: Option, incomplete: str) -> list[Offer]:
+    """Offer the values that an option can have, where they can be told."""
+    if option.field == "model":
+        return complete_model(incomplete)
+    return [choice for choice in option.kind.choices if choice.startswith(incomplete)]
+
+
+def _as_parameter(option: Option) -> inspect.Parameter:
+    """Return the parameter by which Typer reads an option; None: it was not given."""
+    first = spell_flag(option.field)
+    told: dict[str, Any] = {"help": option.told, "show_default": False}
+    told["rich_help_panel"] = option.panel
+    if option.kind is SWITCH:
+        kind: Any = bool
+        first = f"{first}/--no-{option.name}" if option.negatable else first
+    else:
+        kind = list[str] if option.repeatable else str
+        told["parser"] = lambda text: _parse(option, text)
+        told["metavar"] = option.metavar or option.kind.metavar
+        told["autocompletion"] = lambda incomplete: complete_option(option, incomplete)
+    names = [first, *filter(None, [option.short])]
+    annotation = Annotated[kind | None, typer.Option(*names, **told)]
+    return inspect.Parameter(
+        option.field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
+
+
+def _parse(option: Option, text: str) -> Any:
+    named = option.kind in (FILE, SCHEMA)  # a file's name need not be UTF-8
+    return option.parse_one(text if named else from_bytes(text, option.field))
+
+
+def _gather(option: Option, value: Any) -> Any:
+    """Return what Typer gives for an option: of a repeatable one a tuple, or None for no value."""
+    return (tuple(value) or None) if isinstance(value, list) else value
+
+
+def _read_schema(settings: Settings) -> Settings:
+    """Put the text of a schema in the place of its file, which is told as where it comes from."""
+    given = settings.given.get("json_schema")
+    if given is None:
+        return settings
+    origin = f"{spell_flag('json_schema')} {given.value}"
+    with settings.over({"json_schema": Given(given.value, origin)}).naming_origins():
+        return settings.over({"json_schema": Given(read_schema(given.value), origin)})
+
+
+def read_schema(path: Path) -> str:
+    """Return the text of a JSON schema.
+
+    Raises:
+        UsageError: if the file cannot be read, or holds no JSON object.
+    """
+    try:
+        text = read_text(path, pipes=True)
+        schema = parse_json(text)
+    except ReadError as error:
+        raise UsageError(f"it {error}", option="json_schema") from error
+    if not isinstance(schema, dict):
+        found = shorten(json.dumps(schema))
+        raise UsageError(option="json_schema", expected="a JSON schema, an object", found=found)
+    return text
