@@ -161,15 +161,9 @@ def open_fitting(
             if fitting <= fewest:
                 raise
             fitting = max(fewest, fitting // 2)
-    note_fewer_slots(engine, slots, listener)
+    if fitting < slots:
+        listener.note(f"the memory of {engine.device} holds {fitting} rows at once, not {slots}")
     return engine
-
-
-def note_fewer_slots(engine: Engine, slots: int, listener: Listener) -> None:
-    """Tell if the engine has fewer slots than it had, or was to have."""
-    held = engine.max_slots
-    if held < slots:
-        listener.note(f"the memory of {engine.device} holds {held} rows at once, not {slots}")
 
 
 def _load_meanwhile(folder: ModelFolder, note: Callable[[str], None]) -> Future[Tokenizer]:

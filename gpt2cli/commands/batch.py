@@ -146,13 +146,11 @@ def _run(ready: "ReadyBatch", io: InputOutput, notes: "Notes") -> int:
         Exit: after Ctrl-C, or when nobody reads any more; what was done has been written.
     """
     from gpt2cli.batch import BatchRun
-    from gpt2cli.loading import note_fewer_slots
     from gpt2cli.terminal.batch_view import BatchView
     from gpt2cli.terminal.interrupt import ctrl_c_as_flag
     from gpt2cli.terminal.progress import BatchProgress
 
     model, items, journal = ready.model, ready.items, ready.journal
-    slots = model.engine.max_slots
     progress = BatchProgress(
         notes,
         total_bytes=ready.input_bytes,
@@ -172,12 +170,11 @@ def _run(ready: "ReadyBatch", io: InputOutput, notes: "Notes") -> int:
         run = BatchRun(
             items,
             view.show,
-            slots=slots,
+            slots=model.engine.max_slots,
             interrupted=lambda: pressed() or opened.is_abandoned(),
         )
         run.run(model.engine, model.tokenizer, model.sampler, counts=ready.counts)
         abandoned = opened.is_abandoned()
-    note_fewer_slots(model.engine, slots, notes)
     if pressed() and journal is not None:
         notes.note(f"interrupted after {progress.records} records; --resume goes on from there")
     if pressed() or abandoned:

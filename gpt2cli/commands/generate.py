@@ -123,12 +123,10 @@ def _stream(
         Exit: after Ctrl-C, when all that was made has been shown and the last line is finished.
     """
     from gpt2cli.generation import FinishReason
-    from gpt2cli.loading import note_fewer_slots
     from gpt2cli.terminal.interrupt import ctrl_c_as_flag
     from gpt2cli.terminal.statistics import describe_cut, process_seconds
 
     engine = ready.model.engine
-    slots = engine.max_slots
     first_token_seconds = None
     at_limit = False
     cuts: list[str] = []
@@ -146,7 +144,6 @@ def _stream(
             view.end()
             raise
         view.end()
-    note_fewer_slots(engine, slots, notes)
     for line in cuts:
         notes.note(line)
     if interrupted():

@@ -35,9 +35,6 @@ class KVCache(Protocol):
     def bind(self, binding: Any, first_row: int, rows: int) -> None:
         """Bind consecutive rows as past and as present, in place."""
 
-    def restart(self, rows: int) -> None:
-        """Forget all that is stored; what is more than `rows` rows need is given back."""
-
 
 class HostCache:
     """KV cache in NumPy arrays, as large as the need: rows and capacity double, or halve."""
@@ -87,13 +84,6 @@ class HostCache:
         for name, array in zip(cache_names(self._shape), self._arrays, strict=True):
             address = array.ctypes.data + first_row * array.strides[0]
             _bind_both(binding, name, Device("cpu"), self._element, shape, address)
-
-    def restart(self, rows: int) -> None:
-        """Give all memory back; it grows with the need again."""
-        self.rows = self.capacity = 0
-        self.version += 1
-        self._arrays = [np.zeros(self._axes(0, 0), self._element) for _ in self._arrays]
-        self._is_whole = True
 
     def _axes(self, rows: int, capacity: int) -> tuple[int, int, int, int]:
         return rows, self._shape.n_head, capacity, self._shape.head_dim
@@ -149,16 +139,6 @@ class DeviceCache:
         for index, name in enumerate(cache_names(self._shape)):
             address = self._address(index, first_row)
             _bind_both(binding, name, self._device, self._element, shape, address)
-
-    def restart(self, rows: int) -> None:
-        """Give all memory back and take what `rows` rows need: for a copy there may be no room.
-
-        Raises:
-            DeviceFullError: if they do not fit.
-        """
-        self.version += 1
-        self._memory = DeviceMemory((), None)
-        self._take_memory(rows)
 
     def _take_memory(self, rows: int) -> None:
         self.rows = rows

@@ -130,16 +130,6 @@ class Engine:
             self.fork(last, slot)
         self._lengths.pop()
 
-    def restart(self, max_slots: int) -> None:
-        """Close every slot, and go on with so many: a device's memory for others is given back.
-
-        Raises:
-            DeviceFullError: if the device does not hold so many; then none can be opened.
-        """
-        self._lengths = []
-        self.max_slots = max_slots
-        self._cache.restart(max_slots)
-
     def _bind(self, first_row: int, rows: int, asked: int) -> "_Step":
         axes = (rows, asked, self.shape.vocab_size)
         return _Step(self._session, self._cache, self.device, first_row, axes)

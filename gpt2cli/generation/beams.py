@@ -54,24 +54,12 @@ class BeamSearch:
         ends = 0 if request.generation.ignore_eos else len(tokenizer.eos_token_ids)
         # Even if all beams end in each way that they can, there are as many others to go on with.
         self._candidates = max(2, 1 + ends) * request.search.beams
-        self._first = Sample(tokenizer, prepared, 0, limit)  # never fed
         self._length = 0  # tokens of each beam
-        self._beams: list[Beam] = []  # those that go on, best first
+        # Those that go on, best first.
+        self._beams = [Beam(Sample(tokenizer, prepared, 0, limit))]
         self._hypotheses: list[Hypothesis] = []  # best first, as many as beams at most
-        self.restart()
-
-    def restart(self) -> None:
-        """Begin with the prompt as the only beam; whatever was found is found again."""
-        self._length = 0
-        self._beams = [Beam(self._first.fork())]
-        self._hypotheses = []
-        if self._first.finished:  # nothing is to be drawn at all
+        if self._beams[0].sample.finished:  # nothing is to be drawn at all
             self._end_all()
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """The place of its first completion in the order of all samples."""
-        return self._first.place
 
     @property
     def slots(self) -> int:

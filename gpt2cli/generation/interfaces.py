@@ -16,8 +16,7 @@ Logits = NDArray[np.float32]
 class LogitsEngine(Protocol):
     """What the loop needs of an engine; `gpt2cli.engine.Engine` is one, a test may script one.
 
-    Active slots are always 0 … n−1. `extend`, `decode`, `fork` and `free` may raise a
-    DeviceFullError: then the slots may hold anything, and `restart` with fewer may help.
+    Active slots are always 0 … n−1.
     """
 
     @property
@@ -53,10 +52,6 @@ class LogitsEngine(Protocol):
 
     def free(self, slot: int) -> None:
         """Close a slot; the last one moves into its place."""
-        ...
-
-    def restart(self, max_slots: int) -> None:
-        """Close every slot, and go on with so many; a DeviceFullError if they do not fit."""
         ...
 
 

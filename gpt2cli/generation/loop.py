@@ -8,9 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from gpt2cli.errors import DeviceFullError, PromptError
+from gpt2cli.errors import PromptError
 from gpt2cli.generation.beams import BeamSearch
-from gpt2cli.generation.fewer_slots import Run, find_running, halve_slots
 from gpt2cli.generation.interfaces import Counts, Logits, LogitsEngine, SampleSource
 from gpt2cli.generation.kept import KeptSlot
 from gpt2cli.generation.requests import Chunk, PreparedRequest
@@ -31,22 +30,19 @@ class Loop:
     kept: KeptSlot | None
     active: list[Sample] = field(default_factory=list)  # active[i] runs in slot i
     searches: list[BeamSearch] = field(default_factory=list)  # to which some of them belong
-    waiting: deque[Run] = field(default_factory=deque)  # for more room than there is
+    waiting: deque[Sample | BeamSearch] = field(default_factory=deque)  # for more room
 
     def run(self, source: SampleSource) -> Iterator[Chunk]:
         """Yield chunks until nothing is active and nothing will come."""
         while not self.interrupted():
-            try:
-                yield from self._step(source)
-            except DeviceFullError as error:
-                self._put_off(error)
+            yield from self._step(source)
             if not self.active and not self.waiting and source.ended:
                 return
         for search in self.searches:
             yield from search.interrupt()
-        for run in (*self.active, *self.waiting):
-            if isinstance(run, Sample) and run.begun and not run.finished:
-                yield run.chunk(run.interrupt())
+        for sample in self.active:
+            if not sample.finished:
+                yield sample.chunk(sample.interrupt())
 
     def close(self) -> None:
         """Free every slot."""
@@ -61,20 +57,6 @@ class Loop:
             yield from self._draw(self._prefill(sample), [sample])
         if self.active and not slid:  # else some may have finished: refill first
             yield from self._decode()
-
-    def _put_off(self, error: DeviceFullError) -> None:
-        """Let what runs wait until it can begin again, since the device's memory is full.
-
-        Raises:
-            DeviceFullError: if fewer slots are of no use.
-        """
-        runs = find_running(self.active, self.searches)
-        self.close()
-        self.searches = []
-        for run in runs:
-            run.restart()
-        self.waiting.extendleft(reversed(runs))
-        halve_slots(self.engine, error, fewest=max((run.slots for run in self.waiting), default=1))
 
     def _refill(self, source: SampleSource) -> Iterator[Chunk]:
         """Give finished samples' slots, then free ones, to who waits; close the rest.
@@ -97,7 +79,7 @@ class Loop:
                 yield from self._begin_sample(run)
         self._release_finished()
 
-    def _make_run(self, prepared: PreparedRequest, number: int) -> Run:
+    def _make_run(self, prepared: PreparedRequest, number: int) -> Sample | BeamSearch:
         limit = self.engine.shape.n_positions
         if prepared.request.search.on:
             return BeamSearch(self.tokenizer, prepared, limit)
@@ -115,14 +97,9 @@ class Loop:
             yield sample.chunk("")
             return
         self._place(sample)
-        logits = self._prefill(sample)
-        if not sample.behind:
-            yield from self._draw(logits, [sample])
+        yield from self._draw(self._prefill(sample), [sample])
 
     def _begin_search(self, search: BeamSearch) -> Iterator[Chunk]:
-        if not search.ended and search.slots > (most := self.engine.most_slots):
-            expected = f"expected at most {most}, the rows that the device's memory holds"
-            search.fail(PromptError(f"{expected}, found {search.slots}", option="beams"))
         if search.ended:
             yield from search.finish()
             return
@@ -193,8 +170,7 @@ class Loop:
         places = {}
         for place, sample in enumerate(self.active):
             sample.fed += 1
-            if not sample.behind:
-                places[sample] = place
+            places[sample] = place
         for search in list(self.searches):
             yield from self._advance(search, logits[[places.pop(s) for s in search.samples]])
         if places:

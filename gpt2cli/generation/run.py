@@ -30,11 +30,9 @@ def generate(
     With `kept`, for runs of one sample each, the slot stays open between them: a prompt that begins
     as the one before went on is prefilled from there, so the text depends on what came before.
 
-    Where a device's memory is full the engine goes on with half as many slots.
-
     Raises:
         PromptError: if the options of a request leave nothing to choose.
-        DeviceFullError: if a device's memory does not hold a step of one slot, or of one search.
+        DeviceFullError: if the device's memory does not hold a step.
     """
     chunks = generate_from(
         _IterableSource(iter(requests)),

@@ -81,21 +81,6 @@ class Sample:
         """Whether nothing more is to be drawn."""
         return self._finish is not None
 
-    @property
-    def place(self) -> tuple[int, int]:
-        """Its place in the order of all samples."""
-        return self._index, self._number
-
-    @property
-    def begun(self) -> bool:
-        """Whether anything has been drawn."""
-        return self._drawn > 0
-
-    @property
-    def behind(self) -> bool:
-        """Whether ids that were drawn are still to be fed again, before the next one is drawn."""
-        return self.fed < len(self._window)
-
     def take(self, token_id: int, logprob: TokenLogprob | None = None) -> str:
         """Accept the drawn id and return the text that is certain now; `logprob`: if wanted."""
         if token_id in self._eos_ids:
@@ -117,13 +102,6 @@ class Sample:
         """Take note that one prefill has put so many more ids of the window into the slot."""
         self.prefills.append((self.fed, self.fed + count))
         self.fed += count
-
-    def restart(self) -> None:
-        """Take note that the slot holds nothing; what was drawn stays."""
-        self.fed = 0
-        self.prefills = []
-        self.needs_prefill = True
-        self.prefix_logits = None
 
     def interrupt(self) -> str:
         """End here and return the text that was held back."""
@@ -178,7 +156,10 @@ class Sample:
         self._window = slide(self._window, limit=self._limit, kept=self._kept_tokens)
         self.start = len(self._window)
         self.slid = True
-        self.restart()
+        self.needs_prefill = True
+        self.fed = 0
+        self.prefills = []
+        self.prefix_logits = None
 
     def _feed_stops(self, text: str) -> str:
         # As vLLM counts: the token that completes a stop sequence comes after the ones required.

@@ -83,12 +83,6 @@ class ScriptedEngine:
         self.slots[slot] = self.slots[-1]
         self.slots.pop()
 
-    def restart(self, max_slots: int) -> None:
-        """Close every slot; there are so many from now on, as on a device."""
-        self.calls.append(("restart", max_slots))
-        self.slots = []
-        self.max_slots = self.most_slots = max_slots
-
     def _open(self, slot: int) -> None:
         assert 0 <= slot <= len(self.slots)
         if slot == len(self.slots):

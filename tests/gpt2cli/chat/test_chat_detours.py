@@ -171,10 +171,6 @@ class OriginEngine:
         """Never come here."""
         raise AssertionError
 
-    def restart(self, max_slots: int) -> None:
-        """Never come here."""
-        raise AssertionError
-
     def _make_logits(self) -> Any:
         key = zlib.crc32(repr(self._slot).encode())
         logits = (np.random.Philox(key=key).random_raw(97) >> np.uint64(40)).astype(np.float32)

@@ -199,24 +199,6 @@ def test_a_device_cache_is_as_large_as_it_may_become() -> None:
     assert (cache.rows, cache.capacity, cache.version) == (3, 200, 0)
 
 
-@pytest.mark.parametrize("cache", [HostCache(SHAPE), DeviceCache(SHAPE, CPU, rows=4)])
-def test_a_restarted_cache_is_empty_and_bound_anew(cache: HostCache | DeviceCache) -> None:
-    """Four rows of something, then two of zeros, under another version."""
-    cache.reserve(4, 64)
-    version = cache.version
-    cache.restart(2)
-    cache.reserve(2, 64)
-    assert cache.rows == 2
-    assert cache.version > version
-    stored = (
-        cache._arrays
-        if isinstance(cache, HostCache)
-        else [value.numpy() for value in cache._memory.values]
-    )
-    assert [array.shape for array in stored] == [(2, 2, cache.capacity, 3)] * 4
-    assert not any(array.any() for array in stored)
-
-
 def test_no_cache_is_longer_than_the_model() -> None:
     """More than n_positions is a fault of the caller, not a shorter memory."""
     with pytest.raises(AssertionError):

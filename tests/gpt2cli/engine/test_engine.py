@@ -226,7 +226,7 @@ def test_on_the_cpu_there_can_be_more_slots_than_usual(engine: Engine) -> None:
 def test_a_host_memory_that_is_full_is_told_as_a_devices_is(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that fewer rows are tried, which then run."""
+    """With fewer rows as the way out; what was prefilled before still runs."""
 
     def fail(*arguments: object) -> None:
         raise MemoryError
@@ -234,7 +234,7 @@ def test_a_host_memory_that_is_full_is_told_as_a_devices_is(
     with monkeypatch.context() as patch, pytest.raises(DeviceFullError, match="the KV cache"):
         patch.setattr(np, "zeros", fail)
         engine.extend(0, [1, 2], [1])
-    engine.restart(1)
+    engine.rewind(0, 0)
     assert engine.extend(0, [1, 2], [1]).shape == (1, engine.shape.vocab_size)
 
 

@@ -5,8 +5,6 @@ The tests marked `gpu` are the same claims where a GPU is.
 
 import pathlib
 import shutil
-import weakref
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +12,6 @@ import pytest
 
 from export.precision import Precision
 from gpt2cli.engine import Device, DeviceFullError, Engine, require_device, try_cuda
-from gpt2cli.engine.cache import DeviceCache, allocate_zeros
 from gpt2cli.engine.profile import profile_step
 from gpt2cli.errors import DeviceError, ModelError
 from gpt2cli.model_folder import ModelFolder, read_model_folder
@@ -174,47 +171,6 @@ def test_a_cache_that_does_not_fit_says_so(
     )
 
 
-def test_a_restarted_engine_has_fewer_slots_in_less_memory(
-    small: ModelFolder, cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its old cache is gone before the new one is made, and it computes as a new engine."""
-    engine = Engine(small, CUDA, max_slots=6)
-    use(engine)
-    old = [weakref.ref(value) for value in cache_values(engine)]
-    left: list[int] = []
-
-    def allocate(*arguments: Any, **settings: Any) -> Any:
-        left.append(sum(value() is not None for value in old))
-        return allocate_zeros(*arguments, **settings)
-
-    monkeypatch.setattr("gpt2cli.engine.cache.allocate_zeros", allocate)
-    engine.restart(3)
-    assert left == [0]
-    assert (engine.max_slots, engine.most_slots, engine.lengths) == (3, 3, ())
-    assert {value.shape()[0] for value in cache_values(engine)} == {3}
-    assert use(engine) == use(Engine(small, CUDA, max_slots=3))
-
-
-def test_a_restart_that_does_not_fit_can_be_tried_with_fewer(
-    small: ModelFolder, cuda: FakeCuda
-) -> None:
-    """Another program may have taken the memory meanwhile."""
-    engine = Engine(small, CUDA, max_slots=4)
-    row_bytes = int(np.prod(cache_values(engine)[0].shape()[1:])) * 4
-    cuda.full_above = row_bytes
-    with pytest.raises(DeviceFullError):
-        engine.restart(2)
-    engine.restart(1)
-    cuda.full_above = None
-    assert np.array_equal(engine.extend(0, [1, 2], [1]), Engine(small, CUDA).extend(0, [1, 2], [1]))
-
-
-def cache_values(engine: Engine) -> Sequence[Any]:
-    """Return the OrtValues that an engine's cache lies in."""
-    assert isinstance(engine._cache, DeviceCache)
-    return engine._cache._memory.values
-
-
 def test_weights_that_do_not_fit_are_no_matter_of_rows(
     small: ModelFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,24 +284,6 @@ def test_a_gpu_refuses_a_cache_that_does_not_fit_and_goes_on(small: ModelFolder)
     with pytest.raises(DeviceFullError):
         Engine(small, device, max_slots=1 << 30)
     assert np.isfinite(Engine(small, device, max_slots=1).extend(0, [1], [0])).all()
-
-
-@pytest.mark.gpu
-def test_a_gpu_holds_two_caches_in_turn_where_it_does_not_hold_both(small: ModelFolder) -> None:
-    """Restarted thrice with as many slots, of which twice the number does not fit."""
-    device = find_gpu()
-    slots = 1
-    while True:
-        try:
-            engine = Engine(small, device, max_slots=2 * slots)
-        except DeviceFullError:
-            break
-        slots *= 2
-        del engine
-    engine = Engine(small, device, max_slots=slots)
-    for _ in range(3):
-        engine.restart(slots)
-    assert np.isfinite(engine.extend(0, [1], [0])).all()
 
 
 @pytest.mark.gpu
