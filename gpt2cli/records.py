@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from gpt2cli.generation import Finish, Request
 from gpt2cli.loading import LoadedModel
-from gpt2cli.pieces import describe_piece
 from gpt2cli.sampling import Alternative, TokenLogprob
+from gpt2cli.spelling import describe_piece
 from gpt2cli.tokenizer import Tokenizer
 
 _HALF_PAIR: Final = re.compile("[\ud800-\udfff]")

@@ -1,21 +1,20 @@
-"""Text to ids and back: encoding, the incremental detokenizer, and the stop-sequence matcher."""
+"""Text to ids and back. Long texts are encoded in pieces, to the same ids as the whole."""
 
-import codecs
-import copy
 import functools
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 import tokenizers
+from tokenizers.pre_tokenizers import ByteLevel
 
 from export.panics import PanicError, panics_caught
+from export.small_files import parse_json
 from gpt2cli.errors import ModelError, PromptError
-from gpt2cli.lacking import find_lacking_bytes, find_unwritable, name_characters
 from gpt2cli.model_folder import ModelFolder
-from gpt2cli.text_pieces import make_cutter
-from gpt2cli.text_steps import find_prefixing, may_lose
+from gpt2cli.spelling import find_lacking_bytes, find_unwritable, name_characters
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -28,6 +27,109 @@ def _byte_alphabet() -> dict[str, int]:
 
 _BYTE_OF: Final = _byte_alphabet()
 _ID_LIMIT: Final = 2**32  # of what tokenizers takes for an id
+# Encoding takes about 200 bytes of memory for each of a text's, and Ctrl-C waits for its end.
+_LENGTH: Final = 1 << 16  # characters of a piece, at least
+_LONGEST: Final = 500_000  # characters without a place to cut: about 0.5 s and 100 MB
+
+
+class Cutter:
+    """Finds where a text's tokens end whatever stands around, by GPT-2's pattern and a vocabulary.
+
+    GPT-2's pattern (openai/gpt-2 `src/encoder.py`) never looks back. It makes no word of what is no
+    space and a space after it. Within a word, or at its end, no merge leads over two bytes that no
+    token of the vocabulary holds side by side.
+    """
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer, *, spaces_only: bool) -> None:
+        """Prepare for a tokenizer that `make_cutter` found fit."""
+        self._tokenizer = tokenizer
+        self._spaces_only = spaces_only
+        self._added = [t.content for t in tokenizer.get_added_tokens_decoder().values()]
+
+    def cut(self, text: str, length: int = _LENGTH, longest: int = _LONGEST) -> Iterator[str]:
+        """Yield a text in pieces of about that length.
+
+        Raises:
+            PromptError: if there is no place to cut within `longest` characters.
+        """
+        begin = 0
+        while begin + length < len(text):
+            ends = range(begin + length, min(len(text), begin + longest + 1))
+            end = next((index for index in ends if self._can_cut(text, index)), None)
+            if end is None:
+                if len(text) - begin <= longest:
+                    break
+                raise PromptError(
+                    f"the text has more than {longest} characters in a row that can only be "
+                    f"encoded at once, from character {begin} on: put spaces or newlines between"
+                )
+            yield text[begin:end]
+            begin = end
+        yield text[begin:]
+
+    @functools.cached_property
+    def _joined(self) -> frozenset[tuple[int | None, int | None]]:
+        """The bytes that stand side by side in any token."""
+        spelt = (
+            list(map(_BYTE_OF.get, token))
+            for token in self._tokenizer.get_vocab(with_added_tokens=False)
+        )
+        return frozenset(pair for token in spelt for pair in pairwise(token))
+
+    def _can_cut(self, text: str, index: int) -> bool:
+        before, after = text[index - 1], text[index]
+        if _may_be_space(before):
+            return False
+        if after not in (" " if self._spaces_only else " \n"):
+            if self._spaces_only or _may_be_space(after):
+                return False
+            if "'" in text[max(0, index - 2) : index + 1]:  # as in 'll, which the pattern knows
+                return False
+            if (before.encode()[-1], after.encode()[0]) in self._joined:
+                return False
+        # Added tokens are found before the words, and some by what stands beside them.
+        return not any(t in text[max(0, index - len(t)) : index + len(t)] for t in self._added)
+
+
+def make_cutter(tokenizer: tokenizers.Tokenizer) -> Cutter | None:
+    """Return what cuts texts for a tokenizer; None if its ids could tell that they were cut.
+
+    They cannot where words are found by GPT-2's own pattern, and nothing else changes a text.
+    """
+    pattern, model = tokenizer.pre_tokenizer, tokenizer.model
+    if tokenizer.normalizer is not None or pattern is None:
+        return None
+    settings = parse_json(pattern.__getstate__())
+    by_words = settings.get("type") == "ByteLevel" and settings.get("use_regex", True)
+    if not by_words or not isinstance(model, tokenizers.models.BPE):
+        return None
+    if model.continuing_subword_prefix or model.end_of_word_suffix or model.fuse_unk:
+        return None
+    if any(t.lstrip or t.rstrip for t in tokenizer.get_added_tokens_decoder().values()):
+        return None
+    return Cutter(tokenizer, spaces_only=settings["add_prefix_space"])
+
+
+def _may_be_space(character: str) -> bool:
+    """Tell whether any library takes a character for a space; U+180E was one until Unicode 6.3."""
+    return character.isspace() or character == "\u180e"
+
+
+def _may_lose(tokenizer: tokenizers.Tokenizer) -> bool:
+    """Tell whether a text's ids may not spell it all: a step drops some, or a byte has no token."""
+    plain = (
+        tokenizer.normalizer is None
+        and isinstance(tokenizer.pre_tokenizer, ByteLevel)
+        and not any(t.lstrip or t.rstrip for t in tokenizer.get_added_tokens_decoder().values())
+    )
+    return not plain or None in map(tokenizer.token_to_id, ByteLevel.alphabet())
+
+
+def _find_prefixing(tokenizer: tokenizers.Tokenizer) -> list[ByteLevel]:
+    """Return the steps that put a space before a text; to set their flag switches them."""
+    whole: Any = tokenizer.pre_tokenizer
+    steps: Any = whole if isinstance(whole, tokenizers.pre_tokenizers.Sequence) else [whole]
+    return [step for step in steps if isinstance(step, ByteLevel) and step.add_prefix_space]
 
 
 class Tokenizer:
@@ -48,9 +150,9 @@ class Tokenizer:
             raise ModelError(f"{folder.tokenizer_file} cannot be read: {error}") from error
         self._file = folder.tokenizer_file
         self._vocab_size = folder.shape.vocab_size
-        self._cutter = make_cutter(self._tokenizer, _BYTE_OF)
-        self._prefixing = find_prefixing(self._tokenizer)
-        self._may_lose = may_lose(self._tokenizer)
+        self._cutter = make_cutter(self._tokenizer)
+        self._prefixing = _find_prefixing(self._tokenizer)
+        self._may_lose = _may_lose(self._tokenizer)
         self._added = self._tokenizer.get_added_tokens_decoder()
         self._silent_ids = frozenset(i for i, token in self._added.items() if token.special)
         self._bytes: dict[int, bytes] = {}
@@ -89,44 +191,28 @@ class Tokenizer:
         puts the space before it that some tokenizers want where a text begins.
 
         Raises:
-            PromptError: as `encode_pieces`.
+            PromptError: if the text is not valid Unicode, needs an id that the model lacks, or
+                holds too long a piece that can only be encoded at once.
         """
-        pieces = self.encode_pieces(text, allow_special=allow_special, begins=begins)
-        return [token_id for ids in pieces for token_id in ids]
+        return list(self.encode_long(text, allow_special=allow_special, begins=begins))
 
     def encode_long(
         self, text: str, *, allow_special: bool = False, begins: bool = False
     ) -> Sequence[int]:
-        """Return the ids of `encode_text` in four bytes each, a tenth of what a list takes.
-
-        Raises:
-            PromptError: as `encode_pieces`.
-        """
-        ids = array("I")
-        for some in self.encode_pieces(text, allow_special=allow_special, begins=begins):
-            ids.extend(some)
-        return ids
-
-    def encode_pieces(
-        self, text: str, *, allow_special: bool = False, begins: bool = False
-    ) -> Iterator[list[int]]:
-        """Yield the ids of `encode_text`, some at a time.
-
-        Raises:
-            PromptError: if the text is not valid Unicode, needs an id that the model lacks, or
-                holds too long a piece that can only be encoded at once.
-        """
+        """Do as `encode_text` with four bytes for each id, a tenth of what a list takes."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
             fault = f"the prompt is not valid Unicode (at character {error.start})"
             raise PromptError(fault) from error
+        ids = array("I")
         for piece in [text] if self._cutter is None else self._cutter.cut(text):
-            ids = self._encode_piece(piece, allow_special=allow_special, begins=begins)
+            some = self._encode_piece(piece, allow_special=allow_special, begins=begins)
             if self._may_lose:
-                self._note_lost(piece, ids)
-            self._check_ids(ids)
-            yield ids
+                self._note_lost(piece, some)
+            self._check_ids(some)
+            ids.extend(some)
+        return ids
 
     def _encode_piece(self, piece: str, *, allow_special: bool, begins: bool) -> list[int]:
         self._tokenizer.encode_special_tokens = not allow_special
@@ -209,81 +295,3 @@ class Tokenizer:
         if all(character in _BYTE_OF for character in token):
             return bytes(_BYTE_OF[character] for character in token)
         return token.encode()  # a special one of the vocabulary itself
-
-
-class Detokenizer:
-    """Token ids in, whole characters out.
-
-    The joined output equals the decoding of all bytes at once, with U+FFFD for what is no UTF-8.
-    """
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def fork(self) -> "Detokenizer":
-        """Return one that goes on from here by itself."""
-        detokenizer = Detokenizer(self._tokenizer)
-        detokenizer._decoder.setstate(self._decoder.getstate())
-        return detokenizer
-
-    def add(self, token_id: int) -> str:
-        """Return the characters that this token completes; often none within an emoji."""
-        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
-
-    def finish(self) -> str:
-        """Return what an unfinished character leaves: U+FFFD or nothing."""
-        return self._decoder.decode(b"", final=True)
-
-
-class StopMatcher:
-    """Finds the first stop sequence in streamed text, however the stream is cut.
-
-    First is the one that is complete first; of those complete at the same character, the longest.
-    Text that may still become a stop sequence is held back, nothing else is. One that is complete
-    too early to count is text after all, but another may begin within it.
-    """
-
-    def __init__(self, stops: Iterable[str]) -> None:
-        self._stops: Sequence[str] = tuple(stop for stop in stops if stop)
-        self._held = ""
-        self.matched: str | None = None
-
-    def fork(self) -> "StopMatcher":
-        """Return one that goes on from here by itself."""
-        return copy.copy(self)  # nothing in it is ever changed in place
-
-    def feed(self, text: str, *, counts: bool = True) -> str:
-        """Return the text that no stop sequence can claim any more; none after a match.
-
-        `counts`: whether a stop sequence that is complete now ends the text.
-        """
-        if self.matched is not None:
-            return ""
-        text = self._held + text
-        begin = 0  # where a stop sequence may begin
-        while found := self._find_first(text, begin):
-            _, start, stop = found
-            if counts:
-                self._held, self.matched = "", stop
-                return text[:start]
-            begin = start + 1
-        kept = max((overlap(text[begin:], stop) for stop in self._stops), default=0)
-        self._held = text[len(text) - kept :]
-        return text[: len(text) - kept]
-
-    def finish(self) -> str:
-        """Return the held text: nothing will complete it."""
-        held, self._held = self._held, ""
-        return held
-
-    def _find_first(self, text: str, begin: int) -> tuple[int, int, str] | None:
-        found = ((text.find(stop, begin), stop) for stop in self._stops)
-        ends = ((start + len(stop), start, stop) for start, stop in found if start >= 0)
-        return min(ends, default=None)
-
-
-def overlap(text: str, stop: str) -> int:
-    """Return the length of the longest end of `text` that begins `stop` without being all of it."""
-    longest = min(len(text), len(stop) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)

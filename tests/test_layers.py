@@ -63,6 +63,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "rich",
         "typer",
     ),
+    "gpt2cli.detokenizer": ("numpy", "tokenizers", "gpt2cli.sampling", "gpt2cli.generation"),
     "gpt2cli.tokenizer": (
         "numpy",
         "onnxruntime",
@@ -126,8 +127,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "typer",
     ),
     "gpt2cli.whole_file": (*_TENSORS, "tokenizers", "prompt_toolkit", "rich", "typer"),
-    "gpt2cli.lacking": (*_TENSORS, "gpt2cli", "tokenizers", "rich", "typer"),
-    "gpt2cli.pieces": (*_TENSORS, "gpt2cli", "tokenizers", "rich", "typer"),
+    "gpt2cli.spelling": (*_TENSORS, "gpt2cli", "tokenizers", "rich", "typer"),
     "gpt2cli.scoring": (
         *_TENSORS,
         "os",
@@ -189,8 +189,6 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "export.special_tokens",
         "export.token_files",
         "export.tokenizer",
-        "gpt2cli.text_pieces",
-        "gpt2cli.text_steps",
         "gpt2cli.tokenizer",
     ),
     "typer": ("gpt2cli.app", "gpt2cli.commands", "gpt2cli.options"),

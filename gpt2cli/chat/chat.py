@@ -8,6 +8,7 @@ from gpt2cli.chat.context import Room, cut, fit, ids_that_spell, see
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.chat.templates import TEMPLATES, Template
 from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig, SeedConfig
+from gpt2cli.detokenizer import overlap
 from gpt2cli.errors import UsageError
 from gpt2cli.generation import (
     Counts,
@@ -24,7 +25,7 @@ from gpt2cli.generation import (
 )
 from gpt2cli.generation.vocabulary import find_bans, find_biases
 from gpt2cli.sampling import Sampler
-from gpt2cli.tokenizer import Tokenizer, overlap
+from gpt2cli.tokenizer import Tokenizer
 
 _ROOM_SHARE: Final = 4  # at most one part in four of the context is held free for the reply
 

@@ -146,7 +146,7 @@ def _format(
     ids: Sequence[int], tokenizer: "Tokenizer", stored: "StoredModel", io: InputOutput
 ) -> Iterator[str]:
     """Yield what is written, in parts."""
-    from gpt2cli.pieces import describe_piece, format_in_parts, join_in_parts, quote_piece
+    from gpt2cli.spelling import describe_piece, format_in_parts, join_in_parts, quote_piece
 
     pieces = ((token_id, tokenizer.spell(token_id)) for token_id in ids)
     if io.ids:

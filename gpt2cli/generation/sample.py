@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2cli.config import Overflow
+from gpt2cli.detokenizer import Detokenizer, StopMatcher
 from gpt2cli.errors import Gpt2Error, PromptError
 from gpt2cli.generation.forbidden import ForbiddenIds
 from gpt2cli.generation.requests import Chunk, Finish, FinishReason, PreparedRequest
 from gpt2cli.sampling import Row, TokenLogprob, find_logprobs
-from gpt2cli.tokenizer import Detokenizer, StopMatcher, Tokenizer
+from gpt2cli.tokenizer import Tokenizer
 
 
 class Sample:

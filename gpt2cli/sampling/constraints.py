@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from gpt2cli.config import ConstraintConfig
 from gpt2cli.errors import PackageError, PromptError, UsageError
-from gpt2cli.lacking import find_lacking_bytes, find_unwritable, name_characters
 from gpt2cli.sampling.writable import describe_writable
+from gpt2cli.spelling import find_lacking_bytes, find_unwritable, name_characters
 
 _NOTHING_FITS: Final = "NoExtensionBias"  # llguidance 1.9's word
 _NOTHING_MATCHES: Final = "expected something that a text can be, found what nothing matches"

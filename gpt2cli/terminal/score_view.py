@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from gpt2cli.loading import LoadedModel
-from gpt2cli.pieces import describe_piece, format_in_parts, quote_piece
 from gpt2cli.records import describe_model
 from gpt2cli.scoring import CompactScores, TokenScore, Totals
+from gpt2cli.spelling import describe_piece, format_in_parts, quote_piece
 from gpt2cli.terminal.result import ResultWriter
 
 PieceOf = Callable[[int], bytes]  # a token's id -> its bytes, special tokens by name

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest import fixture
 
+from gpt2cli.detokenizer import Detokenizer
 from gpt2cli.model_folder import ModelFolder, read_model_folder
-from gpt2cli.tokenizer import Detokenizer, Tokenizer
+from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import GPT2_VOCAB_SIZE, CheckpointShape
 from tests.model_folders import ModelFolders
 

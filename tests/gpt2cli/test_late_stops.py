@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.tokenizer import StopMatcher
+from gpt2cli.detokenizer import StopMatcher
 
 
 def feed(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.tokenizer import StopMatcher
+from gpt2cli.detokenizer import StopMatcher
 
 # Two letters make overlaps frequent.
 TEXTS = st.text("ab", max_size=14)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt2cli.errors import PromptError
-from gpt2cli.text_pieces import Cutter, make_cutter
-from gpt2cli.tokenizer import _BYTE_OF, Tokenizer
+from gpt2cli.tokenizer import _BYTE_OF, Cutter, Tokenizer, make_cutter
 from tests.checkpoints import write_tokenizer
 from tests.gpt2cli.folders import bare_folder
 
@@ -35,7 +34,7 @@ def cutter(whole: tokenizers.Tokenizer) -> Cutter:
 
 def cutter_of(tokenizer: tokenizers.Tokenizer) -> Cutter:
     """Return what cuts for a tokenizer that can be cut for."""
-    cutter = make_cutter(tokenizer, _BYTE_OF)
+    cutter = make_cutter(tokenizer)
     assert cutter is not None
     return cutter
 
@@ -188,10 +187,10 @@ def test_where_a_cut_could_be_seen_nothing_is_cut(
     """Another pattern, or an added token that takes the spaces beside it."""
     write_tokenizer(tmp_path, 257, kind="bytes")
     path = tmp_path / "tokenizer.json"
-    assert make_cutter(Tokenizer(bare_folder(tmp_path, vocab_size=257))._tokenizer, _BYTE_OF)
+    assert make_cutter(Tokenizer(bare_folder(tmp_path, vocab_size=257))._tokenizer)
 
     raw = json.loads(path.read_text("utf-8"))
     part = raw if change.keys() & raw.keys() else raw["added_tokens"][0]
     part |= change
     path.write_text(json.dumps(raw), "utf-8")
-    assert make_cutter(tokenizers.Tokenizer.from_file(str(path)), _BYTE_OF) is None
+    assert make_cutter(tokenizers.Tokenizer.from_file(str(path))) is None

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from gpt2cli.chat import Conversation, Turn
 from gpt2cli.chat.context import Room, build_history, fit, ids_that_spell
 from gpt2cli.chat.templates import Transcript
+from gpt2cli.detokenizer import Detokenizer
 from gpt2cli.generation import FinishReason
 from gpt2cli.model_folder import ModelFolder
-from gpt2cli.tokenizer import Detokenizer, Tokenizer
+from gpt2cli.tokenizer import Tokenizer
 
 TURN = len("\nUser: a\nBot: A")  # 15 tokens; the first that is seen has no newline
 ASKED = len("\nUser: b\nBot:")  # 13

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpt2cli.pieces import describe_piece, format_in_parts, join_in_parts, quote_piece
+from gpt2cli.spelling import describe_piece, format_in_parts, join_in_parts, quote_piece
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""How tokens are written, in lines and records: nothing is lost, and many are written in parts."""
+"""How tokens are written, and which characters a vocabulary cannot write."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -10,6 +10,8 @@ _ITEMS: Final = 1024  # of a list that are written at once
 _SHORT_ESCAPES: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\", '"': r"\""}
 _ASCII_END: Final = 0x80
 _BMP_END: Final = 0x10000
+_UTF8_BYTES: Final = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 256)}
+_MOST_NAMED: Final = 8
 _SURROGATES: Final = range(0xDC80, 0xDD00)  # by which Python's surrogateescape tells a byte
 
 
@@ -69,3 +71,23 @@ def _escape(character: str) -> str:
     if code < _ASCII_END:
         return rf"\x{code:02x}"
     return rf"\u{code:04x}" if code < _BMP_END else rf"\U{code:08x}"
+
+
+def find_lacking_bytes(pieces: Iterable[bytes]) -> frozenset[int]:
+    """Return the bytes of UTF-8 that no token has; `pieces` are those of all tokens."""
+    return _UTF8_BYTES.difference(*pieces)
+
+
+def find_unwritable(text: str, lacking: Collection[int]) -> list[str]:
+    """Return the characters of a text that need one of these bytes, each once."""
+    if not lacking:
+        return []
+    found = ((c, c.encode("utf-8", "surrogatepass")) for c in dict.fromkeys(text))
+    return [character for character, spelt in found if any(byte in lacking for byte in spelt)]
+
+
+def name_characters(characters: Collection[str]) -> str:
+    """Return characters for a message, quoted."""
+    named = [*map(ascii, characters)][:_MOST_NAMED]
+    more = len(characters) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")

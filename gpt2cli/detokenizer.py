@@ -1,0 +1,85 @@
+"""Streams text: ids in, whole characters out, and nothing of a stop sequence shown."""
+
+import codecs
+import copy
+from collections.abc import Iterable, Sequence
+
+from gpt2cli.tokenizer import Tokenizer
+
+
+class Detokenizer:
+    """Token ids in, whole characters out.
+
+    The joined output equals the decoding of all bytes at once, with U+FFFD for what is no UTF-8.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def fork(self) -> "Detokenizer":
+        """Return one that goes on from here by itself."""
+        detokenizer = Detokenizer(self._tokenizer)
+        detokenizer._decoder.setstate(self._decoder.getstate())
+        return detokenizer
+
+    def add(self, token_id: int) -> str:
+        """Return the characters that this token completes; often none within an emoji."""
+        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+
+    def finish(self) -> str:
+        """Return what an unfinished character leaves: U+FFFD or nothing."""
+        return self._decoder.decode(b"", final=True)
+
+
+class StopMatcher:
+    """Finds the first stop sequence in streamed text, however the stream is cut.
+
+    First is the one that is complete first; of those complete at the same character, the longest.
+    Text that may still become a stop sequence is held back, nothing else is. One that is complete
+    too early to count is text after all, but another may begin within it.
+    """
+
+    def __init__(self, stops: Iterable[str]) -> None:
+        self._stops: Sequence[str] = tuple(stop for stop in stops if stop)
+        self._held = ""
+        self.matched: str | None = None
+
+    def fork(self) -> "StopMatcher":
+        """Return one that goes on from here by itself."""
+        return copy.copy(self)  # nothing in it is ever changed in place
+
+    def feed(self, text: str, *, counts: bool = True) -> str:
+        """Return the text that no stop sequence can claim any more; none after a match.
+
+        `counts`: whether a stop sequence that is complete now ends the text.
+        """
+        if self.matched is not None:
+            return ""
+        text = self._held + text
+        begin = 0  # where a stop sequence may begin
+        while found := self._find_first(text, begin):
+            _, start, stop = found
+            if counts:
+                self._held, self.matched = "", stop
+                return text[:start]
+            begin = start + 1
+        kept = max((overlap(text[begin:], stop) for stop in self._stops), default=0)
+        self._held = text[len(text) - kept :]
+        return text[: len(text) - kept]
+
+    def finish(self) -> str:
+        """Return the held text: nothing will complete it."""
+        held, self._held = self._held, ""
+        return held
+
+    def _find_first(self, text: str, begin: int) -> tuple[int, int, str] | None:
+        found = ((text.find(stop, begin), stop) for stop in self._stops)
+        ends = ((start + len(stop), start, stop) for start, stop in found if start >= 0)
+        return min(ends, default=None)
+
+
+def overlap(text: str, stop: str) -> int:
+    """Return the length of the longest end of `text` that begins `stop` without being all of it."""
+    longest = min(len(text), len(stop) - 1)
+    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)
