@@ -34,7 +34,7 @@ from export.origin import describe_local
 from export.precision import Precision
 from export.storage import FLOAT16, STORAGES, Storage, encode
 from export.tokenizer import TokenizerFacts, read_facts, read_tokenizer
-from export.whole import PartialFolder, put_back
+from export.whole import put_back, replacing_folder
 
 DATA_FILE: Final = "model.onnx.data"
 
@@ -193,10 +193,9 @@ def _written_whole(out: Path, *, force: bool) -> Iterator[Path]:
     """Give a temporary folder beside `out` that becomes `out` if the block succeeds."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with PartialFolder(out) as partial:
-            yield partial.path
+        with replacing_folder(out) as partial:
+            yield partial
             _refuse_taken(out, force=force)  # again: the work took its time
-            partial.take_name()
     except OSError as error:
         raise _cannot_write(out, error) from error
 

@@ -19,7 +19,7 @@ from export.graph_files import MODEL_FILE, find_graph_for
 from export.manifest import MANIFEST_FILE
 from export.precision import Precision
 from export.small_files import ReadError, read_object
-from export.whole import PartialFile
+from export.whole import replacing
 
 
 def recheck(folder: Path, provider: str) -> None:
@@ -42,6 +42,5 @@ def recheck(folder: Path, provider: str) -> None:
         provider=provider,
     )
     manifest["checked"].append({"onnxruntime": onnxruntime.__version__, "provider": provider})
-    with suppress(OSError), PartialFile(folder / MANIFEST_FILE) as partial:
-        partial.file.write((json.dumps(manifest, indent=1) + "\n").encode())
-        partial.take_name()
+    with suppress(OSError), replacing(folder / MANIFEST_FILE) as file:
+        file.write((json.dumps(manifest, indent=1) + "\n").encode())

@@ -17,9 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Self
-
-from export.locks import lock
+from typing import BinaryIO, Final
 
 _PARTIAL: Final = ".partial"
 _REPLACED: Final = ".replaced"
@@ -29,95 +27,73 @@ _LONGEST_STEM: Final = 59
 _DEAD_AFTER_SECONDS: Final = 3600.0  # where no lock tells
 
 
-class _Partial:
-    """What will take the name `target`; as a context manager it goes if it did not."""
+@contextmanager
+def replacing(path: Path, *, flush_name: bool = True) -> Iterator[BinaryIO]:
+    """Give a file to write that becomes `path` at the end; after an exception it is gone.
 
-    def __init__(self, target: Path, *, folder: bool) -> None:
-        remove_leftovers(target.parent, target.name)
-        self._target = target
-        self._descriptor, self.path = _make_locked(target, folder=folder)
+    A link is followed, and a file that is replaced gives its mode to the new one. Without
+    `flush_name` a power cut may bring back the old file, whole.
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-        with suppress(OSError):  # it has taken its name; a folder's may be that of the old one now
-            _remove(self.path)
-
-    def _close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-
-
-class PartialFile(_Partial):
-    """A file, written by `file`, that takes the place of another one or of none.
-
-    A link is followed, and a file that is replaced gives its mode to the new one.
+    Raises:
+        OSError: if it cannot be written, or `path` is protected; what stood there stays.
     """
-
-    def __init__(self, target: Path) -> None:
-        """Create it beside `target`.
-
-        Raises:
-            OSError: if it cannot be created, or `target` is protected.
-        """
-        target = Path(os.path.realpath(target))
-        if os.access(target, os.F_OK) and not os.access(target, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
-        super().__init__(target, folder=False)
-        assert self._descriptor is not None
-        self.file = os.fdopen(self._descriptor, "wb")
-
-    def take_name(self, *, flush_name: bool = True) -> None:
-        """Give it the name, whole; without `flush_name` a power cut may bring back the old one.
-
-        Raises:
-            OSError: if it cannot have it; what stood there stays.
-        """
-        self.path.chmod(_mode_of(self._target))
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        if sys.platform == "win32":  # renames nothing that is open
-            self.file.close()
-        self.path.replace(self._target)
+    target = Path(os.path.realpath(path))
+    if os.access(target, os.F_OK) and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+    with _partial(target, folder=False) as (partial, descriptor):
+        file = os.fdopen(descriptor, "wb")
+        try:
+            yield file
+            partial.chmod(_mode_of(target))
+            file.flush()
+            os.fsync(descriptor)
+            if sys.platform == "win32":  # renames nothing that is open
+                file.close()
+            partial.replace(target)
+        finally:
+            with suppress(OSError):  # what failed before fails again
+                file.close()
         if flush_name:
-            sync_folder(self._target.parent)
-
-    def _close(self) -> None:
-        with suppress(OSError):  # what failed before fails again
-            self.file.close()
+            sync_folder(target.parent)
 
 
-class PartialFolder(_Partial):
-    """A folder of files at `path` that takes the place of another one or of none."""
+@contextmanager
+def replacing_folder(target: Path) -> Iterator[Path]:
+    """Give a folder to fill with files that becomes `target` at the end, as `replacing` does.
 
-    def __init__(self, target: Path) -> None:
-        """Create it beside `target`.
+    Raises:
+        OSError: if it cannot be written; what stood there stays.
+    """
+    put_back(target)
+    if os.path.lexists(target):
+        for aside in _find_beside(target.parent, target.name, _REPLACED):
+            _remove(aside)
+    with _partial(target, folder=True) as (partial, descriptor):
+        try:
+            yield partial
+            for path in partial.iterdir():
+                _sync_file(path)
+            partial.chmod(0o777 & ~_umask())  # mkdtemp makes it private
+            sync_folder(partial)
+            replaced = _swap_in(partial, target)
+            sync_folder(target.parent)
+            if replaced is not None:
+                _remove(replaced)
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
 
-        Raises:
-            OSError: if it cannot be created.
-        """
-        put_back(target)
-        if os.path.lexists(target):
-            for aside in _find_beside(target.parent, target.name, _REPLACED):
-                _remove(aside)
-        super().__init__(target, folder=True)
 
-    def take_name(self) -> None:
-        """Give it the name, whole; what stood there goes.
-
-        Raises:
-            OSError: if it cannot have it; what stood there stays.
-        """
-        for path in self.path.iterdir():
-            _sync_file(path)
-        self.path.chmod(0o777 & ~_umask())  # mkdtemp makes it private
-        sync_folder(self.path)
-        replaced = _swap_in(self.path, self._target)
-        sync_folder(self._target.parent)
-        if replaced is not None:
-            _remove(replaced)
+@contextmanager
+def _partial(target: Path, *, folder: bool) -> Iterator[tuple[Path, int]]:
+    """Give what will take the name `target`, and its open descriptor, to be closed in the block."""
+    remove_leftovers(target.parent, target.name)
+    path, descriptor = _make_locked(target, folder=folder)
+    try:
+        yield path, descriptor
+    finally:
+        with suppress(OSError):  # it has taken its name; a folder's may be that of the old one now
+            _remove(path)
 
 
 def give_name(path: Path, target: Path) -> None:
@@ -157,6 +133,42 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
             _remove_dead(path)
 
 
+def lock(descriptor: int, *, wait: bool = False) -> bool | None:
+    """Lock an open file or folder, by whatever name, until it is closed or its process ends.
+
+    Returns False if another process has locked it, and None where there are no such locks: on
+    Windows, and on some network file systems.
+    """
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait until no other process is in such a block for the same folder, or file; a file is made.
+
+    Where there are no locks, nobody waits: what each writes is whole, and the last one stays.
+
+    Raises:
+        OSError: if it cannot be opened.
+    """
+    if sys.platform == "win32":  # opens no folders
+        yield
+        return
+    with _opened(path, 0 if path.is_dir() else os.O_CREAT) as descriptor:
+        lock(descriptor, wait=True)
+        yield
+
+
 def sync_folder(folder: Path) -> None:
     """Flush to disk which names a folder holds, where the file system can do that."""
     if sys.platform != "win32":
@@ -169,14 +181,17 @@ def _sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _make_locked(target: Path, *, folder: bool) -> tuple[int | None, Path]:
-    """Create the partial file or folder of `target`; return it open and locked, and its path."""
+def _make_locked(target: Path, *, folder: bool) -> tuple[Path, int]:
+    """Create the partial file or folder of `target`; return it, and the descriptor that locks it.
+
+    Windows opens no folders: there the descriptor of one is -1.
+    """
     prefix = f".{target.name[:_LONGEST_STEM]}."
     while True:
         if folder:
             path = Path(tempfile.mkdtemp(_PARTIAL, prefix, target.parent))
-            if sys.platform == "win32":  # opens no folders
-                return None, path
+            if sys.platform == "win32":
+                return path, -1
             try:
                 descriptor = os.open(path, os.O_RDONLY)
             except FileNotFoundError:  # as below
@@ -185,7 +200,7 @@ def _make_locked(target: Path, *, folder: bool) -> tuple[int | None, Path]:
             descriptor, name = tempfile.mkstemp(_PARTIAL, prefix, target.parent)
             path = Path(name)
         if lock(descriptor) is not False and path.exists():
-            return descriptor, path
+            return path, descriptor
         os.close(descriptor)  # another process took it for a leftover, before it was locked
 
 
@@ -254,7 +269,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 @contextmanager
 def _opened(path: Path, flags: int = 0) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY | flags)
+    descriptor = os.open(path, os.O_RDONLY | flags, 0o666)
     try:
         yield descriptor
     finally:

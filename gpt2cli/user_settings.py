@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import platformdirs
 
-from export.locks import locked_folder
 from export.small_files import MissingFileError, ReadError, parse_toml, read_text
+from export.whole import locked, replacing
 from gpt2cli.errors import OutputError, UsageError
-from gpt2cli.whole_file import replacing
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -90,7 +89,7 @@ def _changing() -> Iterator[None]:
     path = config_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with locked_folder(path.parent):
+        with locked(path.parent):
             yield
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error

@@ -19,8 +19,7 @@ _TENSORS: Final = ("numpy", "onnx", "onnxruntime")
 _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "export": ("gpt2cli",),
     "export.errors": ("export",),
-    "export.locks": (*_TENSORS, "export"),
-    "export.whole": (*_TENSORS, "tokenizers", "export.errors", "export.convert"),
+    "export.whole": (*_TENSORS, "export"),
     "export.panics": (*_TENSORS, "export"),
     "export.small_files": (*_TENSORS, "export"),
     "export.precision": ("pathlib", "export"),
@@ -126,7 +125,6 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "rich",
         "typer",
     ),
-    "gpt2cli.whole_file": (*_TENSORS, "tokenizers", "prompt_toolkit", "rich", "typer"),
     "gpt2cli.spelling": (*_TENSORS, "gpt2cli", "tokenizers", "rich", "typer"),
     "gpt2cli.scoring": (
         *_TENSORS,
@@ -199,7 +197,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 # Modules of `export` that are light enough for all, and spare a double.
-_LIGHT: Final = ("export.locks", "export.panics", "export.small_files", "export.whole")
+_LIGHT: Final = ("export.panics", "export.small_files", "export.whole")
 
 # The modules that may rename files: the second moves a model away that is to be removed.
 _RENAMING: Final = ("export/whole.py", "gpt2cli/store/catalogue.py")

@@ -15,9 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
-from export.locks import lock
 from export.small_files import ReadError, parse_json
-from export.whole import sync_folder
+from export.whole import lock, sync_folder
 from gpt2cli.batch.entries import Entry, digest, is_torn
 from gpt2cli.batch.items import BatchItem, ItemSource
 from gpt2cli.batch.matching import match

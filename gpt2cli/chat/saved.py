@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from export.small_files import LARGE, MissingFileError, ReadError, parse_json, read_bytes
+from export.whole import replacing
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.config import SeedConfig
-from gpt2cli.errors import ConversationError, OutputError, UsageError, shorten
+from gpt2cli.errors import ConversationError, UsageError, shorten
 from gpt2cli.generation import FinishReason
-from gpt2cli.whole_file import replacing
 
 _VERSION: Final = 1
 # A session's name is flushed to disk no more often: a turn may take less than 0.1 s.
@@ -41,9 +41,7 @@ def write_conversation(
     try:
         with replacing(path, flush_name=flush_name) as file:
             file.write(data)
-    except OutputError as error:
-        raise ConversationError(str(error)) from error
-    except OSError as error:  # a full disk
+    except OSError as error:
         raise ConversationError(f"cannot write {path}: {error.strerror}") from error
     return data
 

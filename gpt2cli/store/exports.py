@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from export.whole import remove_leftovers
+from export.whole import locked, remove_leftovers
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import GRAPH_VERSION, ModelFolder, read_model_folder
 from gpt2cli.store.hub_files import find_damaged
@@ -59,8 +59,6 @@ def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report
     Raises:
         ModelError: if the checkpoint cannot be converted or the cache not written.
     """
-    from filelock import FileLock  # only where something is written
-
     found = find_exported(key)
     if found is not None:
         return found
@@ -68,7 +66,7 @@ def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report
     folder = models / key.folder_name
     remove_leftovers(models)
     stage(f"waiting for another gpt2 that exports {key.label}")
-    with FileLock(models / f".{key.folder_name}.lock"):
+    with locked(models / f".{key.folder_name}.lock"):
         found = find_exported(key)
         if found is not None:
             return found

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gpt2cli.errors import HubError, OutputError
+from export.whole import replacing
+from gpt2cli.errors import HubError
 from gpt2cli.store.answers import answer_within
 from gpt2cli.store.hub_blobs import download_blob, drop_copied_blob
 from gpt2cli.store.hub_errors import translate
 from gpt2cli.store.hub_files import HubFile, choose_files, find_missing
-from gpt2cli.whole_file import replacing
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
@@ -202,7 +202,7 @@ def _remember(folder: Path, revision: str) -> None:
     if revision == folder.name:
         return
     reference = folder.parents[1] / "refs" / revision
-    with suppress(OSError, OutputError):
+    with suppress(OSError):
         reference.parent.mkdir(parents=True, exist_ok=True)
         with replacing(reference) as file:
             file.write(folder.name.encode())

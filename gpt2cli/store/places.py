@@ -9,8 +9,8 @@ from pathlib import Path
 
 import platformdirs
 
-from gpt2cli.errors import ModelError, OutputError
-from gpt2cli.whole_file import replacing
+from export.whole import replacing
+from gpt2cli.errors import ModelError
 
 
 def cache_folder() -> Path:
@@ -66,7 +66,7 @@ def writable_models_folder(note: Callable[[str], None]) -> Path:
 
 def keep_json(path: Path, value: Mapping[str, object]) -> None:
     """Write a small file whole, if it can be written; nothing is lost if it cannot."""
-    with suppress(OSError, OutputError):
+    with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.write(json.dumps(value).encode())

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
+from export.whole import replacing
 from gpt2cli.errors import OutputError
 from gpt2cli.terminal.notes import Notes, wants_colour
 from gpt2cli.terminal.safety import make_safe
-from gpt2cli.whole_file import replacing
 
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[22m"
@@ -128,7 +128,7 @@ class FileResultWriter(ResultWriter):
     def keep(self, notes: Notes) -> None:
         """Let the file take its name with what there is, if there is anything."""
         if self._file.tell():
-            self._replacing.__exit__(None, None, None)
+            self._finish(None, None, None)
             self._kept = True
             notes.note(f"interrupted; what was made until then is in {self._path}")
 
@@ -139,7 +139,13 @@ class FileResultWriter(ResultWriter):
         traceback: TracebackType | None,
     ) -> None:
         if not self._kept:
-            self._replacing.__exit__(kind, error, traceback)
+            self._finish(kind, error, traceback)
+
+    def _finish(self, *raised: Any) -> None:
+        try:
+            self._replacing.__exit__(*raised)
+        except OSError as error:
+            raise OutputError(f"cannot write {self._path}: {error.strerror}") from error
 
 
 def open_result(path: Path | None) -> ResultWriter:

@@ -7,12 +7,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from export import whole
-from export.whole import PartialFile, PartialFolder, put_back, remove_leftovers
+from export.whole import put_back, remove_leftovers, replacing, replacing_folder
 from tests.export.conversions import list_tree
 from tests.killing import killed_everywhere
 
@@ -25,18 +26,16 @@ NEW = {"out": None, "out/a": b"new", "out/c": b"new"}
 
 def write_file(path: pathlib.Path) -> None:
     """Write a file with new content."""
-    with PartialFile(path) as partial:
-        partial.file.write(b"ne")
-        partial.file.write(b"w")
-        partial.take_name()
+    with replacing(path) as file:
+        file.write(b"ne")
+        file.write(b"w")
 
 
 def write_folder(path: pathlib.Path) -> None:
     """Write a folder with new content."""
-    with PartialFolder(path) as partial:
-        (partial.path / "a").write_bytes(b"new")
-        (partial.path / "c").write_bytes(b"new")
-        partial.take_name()
+    with replacing_folder(path) as partial:
+        (partial / "a").write_bytes(b"new")
+        (partial / "c").write_bytes(b"new")
 
 
 def lay(folder: pathlib.Path, content: dict[str, bytes | None]) -> None:
@@ -99,16 +98,16 @@ def test_where_names_cannot_be_exchanged_the_next_use_puts_the_old_one_back(
 
 
 @posix
-@pytest.mark.parametrize("begin", [PartialFile, PartialFolder])
+@pytest.mark.parametrize("write", [replacing, replacing_folder])
 def test_what_a_living_process_writes_is_no_leftover(
-    tmp_path: pathlib.Path, begin: type[PartialFile | PartialFolder]
+    tmp_path: pathlib.Path, write: Callable[[pathlib.Path], AbstractContextManager[object]]
 ) -> None:
     """Two may write the same name at once; the last to end has it."""
-    with begin(tmp_path / "out") as first, begin(tmp_path / "out") as second:
-        remove_leftovers(tmp_path)
-        assert first.path.exists()
-        second.take_name()
-        first.take_name()
+    with write(tmp_path / "out"):
+        [first] = tmp_path.iterdir()
+        with write(tmp_path / "out"):
+            remove_leftovers(tmp_path)
+            assert first.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -216,3 +215,95 @@ def test_a_file_that_others_wrote_is_on_disk_before_it_is_renamed(
     (folder / "part").write_bytes(b"x")
     whole.give_name(folder / "part", folder / "out")
     assert steps == ["sync part", "rename part out", "sync in"]
+
+
+def test_the_name_is_taken_at_the_end(tmp_path: pathlib.Path) -> None:
+    """Until then what stood there is seen, and afterwards nothing else is left."""
+    path = tmp_path / "out"
+    path.write_text("old")
+    with replacing(path) as file:
+        file.write(b"new")
+        assert path.read_text() == "old"
+
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, GeneratorExit])
+def test_after_an_exception_all_is_as_it_was(
+    tmp_path: pathlib.Path, error: type[BaseException]
+) -> None:
+    """Whatever it was; it goes on to who wrote."""
+    path = tmp_path / "out"
+    path.write_text("old")
+    with pytest.raises(error), replacing(path) as file:
+        file.write(b"new")
+        raise error
+
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@posix
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_a_new_file_has_the_mode_that_the_user_wants(tmp_path: pathlib.Path, umask: int) -> None:
+    """Not the private one of a temporary file; the process's mask stays."""
+    before = os.umask(umask)
+    try:
+        with replacing(tmp_path / "out"):
+            pass
+    finally:
+        after = os.umask(before)
+
+    assert after == umask
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_a_file_that_is_replaced_gives_its_mode(tmp_path: pathlib.Path, mode: int) -> None:
+    """Private stays private."""
+    path = tmp_path / "out"
+    path.touch()
+    path.chmod(mode)
+    with replacing(path):
+        pass
+
+    assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_file_that_is_protected_stays(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though its folder would let a new one take its name."""
+    path = tmp_path / "out"
+    path.write_text("old")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK)  # root may write all
+    with pytest.raises(PermissionError), replacing(path) as file:
+        file.write(b"new")
+    assert path.read_text() == "old"
+
+
+@posix
+def test_a_chain_of_links_is_followed(tmp_path: pathlib.Path) -> None:
+    """To the file in another folder, beside which the temporary one lies."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to(tmp_path / "folder" / "c")
+    with replacing(tmp_path / "a") as file:
+        file.write(b"x")
+        assert len(list((tmp_path / "folder").iterdir())) == 1
+
+    assert (tmp_path / "folder" / "c").read_bytes() == b"x"
+    assert (tmp_path / "a").is_symlink()
+
+
+@posix
+def test_a_circle_of_links_is_an_error(tmp_path: pathlib.Path) -> None:
+    """Nothing is left."""
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError), replacing(tmp_path / "a" / "x"):
+        pass
+
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}

@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 
 from export.precision import Precision
-from export.whole import PartialFolder
+from export.whole import replacing_folder
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.store import exports, list_cached
@@ -123,9 +123,9 @@ def test_what_was_left_of_another_model_is_removed_unless_somebody_is_at_it(
     dead.mkdir()
     shutil.rmtree(_export(checkpoint, told))
 
-    with PartialFolder(models / "alive-fp32-1") as alive:
+    with replacing_folder(models / "alive-fp32-1") as alive:
         _export(checkpoint, told)
-        assert (dead.exists(), alive.path.exists()) == (False, True)
+        assert (dead.exists(), alive.exists()) == (False, True)
 
 
 def test_a_folder_that_is_no_model_does_not_stand_in_the_way(
