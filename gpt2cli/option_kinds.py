@@ -319,16 +319,16 @@ def check_ranges(group: Any) -> None:
         declared.check(getattr(group, declared.field))
 
 
-def from_bytes(text: str, field: str) -> str:
+def from_bytes(text: str, option: str | None = None, *, subject: str = "it") -> str:
     """Return the text of an argument or a variable as UTF-8, whatever Python took it for.
 
     Raises:
-        UsageError: naming the option, if it is not UTF-8.
+        UsageError: naming the option, or else the subject, if it is not UTF-8.
     """
     try:
         return os.fsencode(text).decode()
     except UnicodeError as error:
-        raise UsageError("it is not valid UTF-8 text", option=field) from error
+        raise UsageError(f"{subject} is not valid UTF-8 text", option=option) from error
 
 
 def unescape(text: str) -> str:

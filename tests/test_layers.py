@@ -168,14 +168,21 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "gpt2cli.tokenizer",
     ),
     "gpt2cli.commands": (*_TENSORS, "tokenizers", "huggingface_hub", "gpt2cli.engine"),
+    "gpt2cli.generate": (*_TENSORS, "tokenizers", "huggingface_hub", "gpt2cli.engine"),
+    "gpt2cli.text_input": (*_TENSORS, "tokenizers", "gpt2cli.terminal", "rich", "typer"),
     "gpt2cli.app": (*_TENSORS, "tokenizers", "huggingface_hub", "gpt2cli.engine"),
 }
+
+# The commands, each with its view: a module, or a folder whose `command.py` declares the options.
+# While `gpt2 --help` is made only that is imported; it imports what runs when it is called.
+_ROOMS: Final = ("gpt2cli.commands", "gpt2cli.generate")
 
 # Module -> the only ones that may import it, each with all that lies in it.
 _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "export": ("export", "gpt2cli.store"),
     "gpt2cli.commands": ("gpt2cli.commands", "gpt2cli.app"),
-    "gpt2cli.terminal": ("gpt2cli.terminal", "gpt2cli.commands", "gpt2cli.app", "gpt2cli.__main__"),
+    "gpt2cli.generate": ("gpt2cli.generate", "gpt2cli.app"),
+    "gpt2cli.terminal": (*_ROOMS, "gpt2cli.app", "gpt2cli.__main__", "gpt2cli.terminal"),
     "gpt2cli.app": ("gpt2cli.__main__",),
     "huggingface_hub": ("gpt2cli.store",),
     "safetensors": ("export.safetensors_file",),
@@ -189,7 +196,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
         "export.tokenizer",
         "gpt2cli.tokenizer",
     ),
-    "typer": ("gpt2cli.app", "gpt2cli.commands", "gpt2cli.options"),
+    "typer": (*_ROOMS, "gpt2cli.app", "gpt2cli.options"),
     "rich": ("gpt2cli.terminal",),
     "prompt_toolkit": ("gpt2cli.terminal",),
     "tomllib": ("export.small_files",),

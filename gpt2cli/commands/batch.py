@@ -104,8 +104,8 @@ def batch(
 
     gpt2 batch prompts.jsonl -o records.jsonl --resume
     """
-    from gpt2cli.commands.text import find_stdin
     from gpt2cli.terminal.notes import Notes
+    from gpt2cli.text_input import find_stdin
 
     io, report = settings.make(InputOutput), settings.make(ReportConfig)
     _check(settings, io)

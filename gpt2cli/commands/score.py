@@ -70,14 +70,13 @@ def score(
 
     gpt2 score -f a.txt -f b.txt | grep ^perplexity
     """
-    from gpt2cli.commands.named_text import read_texts
-    from gpt2cli.commands.text import find_stdin, refuse_overwriting
     from gpt2cli.terminal.notes import Notes
-    from gpt2cli.terminal.result import open_result
+    from gpt2cli.terminal.result import open_result, refuse_overwriting
+    from gpt2cli.text_input import find_stdin, read_texts
 
     example = 'gpt2 score "The cat sat on the mat"'
     stdin, io, report = find_stdin(), settings.make(InputOutput), settings.make(ReportConfig)
-    texts = read_texts(text, io.file, stdin=stdin, example=example)
+    texts = read_texts("text", text, io.file, stdin=stdin, example=example)
     refuse_overwriting(io.output, io.file, stdin=stdin)
     with Notes(quiet=report.quiet) as notes, open_result(io.output) as writer:
         # Heavy: not for --help or a missing file.

@@ -19,16 +19,14 @@ from gpt2cli.batch import (
     resume_output,
     start_output,
 )
-from gpt2cli.commands.start import choose_seed
-from gpt2cli.commands.text import refuse_overwriting
 from gpt2cli.config import BeamConfig, ModelConfig, Overflow, ReportConfig
 from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.generation import Counts, Request, make_request, prepare
+from gpt2cli.generation import Counts, Request, choose_seed, make_request, prepare
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.option_kinds import options_of
 from gpt2cli.settings import Settings
 from gpt2cli.store import Listener
-from gpt2cli.terminal.result import is_direct
+from gpt2cli.terminal.result import is_direct, refuse_overwriting
 
 if TYPE_CHECKING:
     from gpt2cli.commands.batch import InputOutput

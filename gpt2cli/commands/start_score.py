@@ -3,13 +3,13 @@
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from gpt2cli.commands.named_text import NamedText
 from gpt2cli.config import ModelConfig, TextConfig
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.scoring import TokenScore, score
 from gpt2cli.scoring_config import ScoringConfig
 from gpt2cli.settings import Settings
 from gpt2cli.store import Listener
+from gpt2cli.text_input import NamedText
 
 
 @dataclass(frozen=True, slots=True)

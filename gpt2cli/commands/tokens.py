@@ -88,16 +88,15 @@ def tokens(
 
     gpt2 tokens -f story.txt --ids | gpt2 tokens --decode
     """
-    from gpt2cli.commands.named_text import read_texts
-    from gpt2cli.commands.text import find_stdin
     from gpt2cli.terminal.notes import Notes
     from gpt2cli.terminal.result import open_result
+    from gpt2cli.text_input import find_stdin, read_texts
 
     io, model = settings.make(InputOutput), settings.make(ModelConfig)
     argument = _join(given, decode=io.decode)
     files = [] if io.file is None else [io.file]
     example = _IDS_EXAMPLE if io.decode else _TEXT_EXAMPLE
-    [read] = read_texts(argument, files, stdin=find_stdin(), example=example)
+    [read] = read_texts("text", argument, files, stdin=find_stdin(), example=example)
     asked = parse_ids(read.text) if io.decode else None
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         # Heavy: not for --help or a missing file. Not gpt2cli.loading, which brings onnxruntime.

@@ -118,6 +118,12 @@ def draw_seed() -> int:
     return secrets.randbelow(_RANDOM_SEEDS)
 
 
+def choose_seed(settings: Settings) -> int:
+    """Return the user's seed, or a random one."""
+    seed = settings.make(SeedConfig).seed
+    return draw_seed() if seed is None else seed
+
+
 def seed_of(run_seed: int, index: int) -> int:
     """Return the effective seed of the request at `index` that names none itself."""
     return (run_seed + index) % (LARGEST_SEED + 1)

@@ -5,13 +5,13 @@ import re
 import select
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from export.whole import replacing
-from gpt2cli.errors import OutputError
+from gpt2cli.errors import OutputError, UsageError
 from gpt2cli.terminal.notes import Notes, wants_colour
 from gpt2cli.terminal.safety import make_safe
 
@@ -179,6 +179,25 @@ def is_direct(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return not regular or _DESCRIPTOR.fullmatch(str(path)) is not None
+
+
+def refuse_overwriting(output: Path | None, files: Iterable[Path], *, stdin: int | None) -> None:
+    """Refuse a result file that is one of the inputs, whose place it would take.
+
+    Raises:
+        UsageError: if it is.
+    """
+    if output is None:
+        return
+    sources: list[Path | int] = [*files] if stdin is None else [*files, stdin]
+    for source in sources:
+        try:
+            same = os.path.samestat(os.stat(source), output.stat())  # noqa: PTH116
+            taken = same and not is_direct(output)
+        except OSError:  # which is told where it is read or written
+            continue
+        if taken:
+            raise UsageError(f"{output} is the input", option="output")
 
 
 def _watch_readers(file: BinaryIO) -> Callable[[], bool]:

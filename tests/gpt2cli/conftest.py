@@ -1,6 +1,7 @@
 """Fixtures for the tests of the runtime: model folders as it reads them, engines and tokenizers."""
 
 import pathlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import settings
@@ -56,3 +57,17 @@ def gpt2_tokenizer(model_folders: ModelFolders) -> Tokenizer:
     """Return the tokenizer of GPT-2's real vocabulary."""
     shape = CheckpointShape(1, 1, 16, 8, GPT2_VOCAB_SIZE)
     return Tokenizer(read_model_folder(model_folders(shape, tokenizer="gpt2")))
+
+
+@pytest.fixture
+def keep(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], pathlib.Path]:
+    """Give the user's config file a text, in a folder of its own; return its path."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    path = tmp_path / "config" / "gpt2" / "config.toml"
+    path.parent.mkdir(parents=True)
+
+    def write(text: str) -> pathlib.Path:
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write

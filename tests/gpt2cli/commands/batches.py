@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import Result
 
-from tests.gpt2cli.commands.runner import invoke
+from tests.gpt2cli.runner import invoke
 
 Record = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from tests.gpt2cli.commands.batches import Record, read, run, write
-from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
 # The starter goes on from it with more than one paragraph.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from typer.testing import Result
 
-from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
 RECORDS = b'{"prompt": "z", "samples": 2}\n{bad\n{"prompt": "zz"}\n{"prompt": "zzz", "seed": 5}\n'

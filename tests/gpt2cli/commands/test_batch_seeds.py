@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.gpt2cli.commands.batches import Record, run, write
-from tests.gpt2cli.commands.runner import invoke
+from tests.gpt2cli.runner import invoke
 
 WORDS = [
     "Once",

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
 _SHORT = ("--rounds", "1", "--batch-size", "1")

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import Result
 
 from gpt2cli.chat import read_conversation
-from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
 _STDIN: Final = 0

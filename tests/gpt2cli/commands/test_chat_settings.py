@@ -10,7 +10,7 @@ from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import NUMBER, SWITCH, WHOLE, Kind, Option
 from gpt2cli.options import spell_flag
 from gpt2cli.settings import Settings
-from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke
 
 BARE: Final = Settings({option.field: option for option in all_options()}, ())
 

@@ -6,8 +6,8 @@ import pathlib
 import pytest
 
 from gpt2cli.user_settings import config_file, read_config
-from tests.gpt2cli.commands.runner import error_line, invoke
 from tests.gpt2cli.commands.settings_cases import OPTIONS, Keep, take, values_of
+from tests.gpt2cli.runner import error_line, invoke
 
 
 def test_path_says_where_the_file_is_or_would_be(keep: Keep) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,7 @@ import pytest
 
 from gpt2cli.model_folder import read_model_folder
 from tests.checkpoints import CheckpointShape, make_tensors, write_checkpoint, write_safetensors
-from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
 

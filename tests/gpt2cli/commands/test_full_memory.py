@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gpt2cli.engine import Device, Engine
 from gpt2cli.errors import DeviceFullError
 from gpt2cli.model_folder import ModelFolder
-from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke
 
 OPTIONS = ("--seed", "3", "-n", "20", "--ignore-eos")
 

@@ -15,7 +15,7 @@ from gpt2cli.commands.batch import InputOutput
 from gpt2cli.option_kinds import SWITCH
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings, settable_options
-from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
 _NOT_NUMBERS: Final = ("", " ", "x", "1,5", "0x1", "--top-k")

@@ -11,8 +11,8 @@ from gpt2cli.commands.tokens import parse_ids
 from gpt2cli.errors import PromptError
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import END_OF_TEXT, GPT2_VOCAB_SIZE, CheckpointShape, write_tokenizer
-from tests.gpt2cli.commands.runner import error_line, invoke
 from tests.gpt2cli.folders import bare_folder
+from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
 HOSTILE = '[/red] [bold]x \x1b[31m\u2028a\u202eb\r\nc\t"\\ 👩‍🚀 日本\x00\x85'

@@ -6,8 +6,8 @@ import pytest
 
 from gpt2cli.errors import UsageError
 from gpt2cli.settings import find_option, settable_options
-from tests.gpt2cli.commands.runner import error_line, invoke
 from tests.gpt2cli.commands.settings_cases import Keep, take
+from tests.gpt2cli.runner import error_line, invoke
 
 
 def test_what_can_be_kept_is_what_the_contract_says() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
 LIMIT = 33  # n_positions of the small model; each z is a token

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gpt2cli.commands.batches import Record, read, run, write
-from tests.gpt2cli.commands.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke
 
 _SCHEMA = {
     "type": "object",

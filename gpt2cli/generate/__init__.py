@@ -1,0 +1,1 @@
+"""`gpt2 generate`: one prompt, one or several completions."""

@@ -1,0 +1,99 @@
+"""The options of `gpt2 generate`, and its prompt."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpt2cli.config import (
+    REPORT,
+    BeamConfig,
+    ConstraintConfig,
+    GenerationConfig,
+    ModelConfig,
+    ReportConfig,
+    SampleConfig,
+    SamplingConfig,
+    SeedConfig,
+    TextConfig,
+)
+from gpt2cli.errors import UsageError
+from gpt2cli.option_kinds import FILE, SWITCH, TEXT, option
+from gpt2cli.options import takes
+from gpt2cli.settings import Settings
+from gpt2cli.terminal.notes import Notes
+from gpt2cli.terminal.result import open_result, refuse_overwriting
+from gpt2cli.text_input import find_stdin, read_texts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOutput:
+    """Where the prompt comes from, beside the argument, and what is written, and where."""
+
+    file: Path | None = option(
+        None, "Read the prompt from FILE; - is stdin.", REPORT,
+        kind=FILE, short="-f", usual="the argument, or stdin", settable=False,
+    )  # fmt: skip
+    separator: str = option(
+        "---", r"Line between samples; \n and \t are understood.", REPORT, kind=TEXT, settable=False
+    )
+    echo: bool = option(
+        True, "Print the prompt before its completion. Default --echo; --no-echo: the completion "
+        "alone.", REPORT, kind=SWITCH, settable=False,
+    )  # fmt: skip
+    json: bool = option(
+        False, "Print one JSON record per sample, not text.", REPORT, kind=SWITCH, settable=False
+    )
+    output: Path | None = option(
+        None, "Write the result to FILE, whole or not at all; - is stdout.", REPORT,
+        kind=FILE, short="-o", usual="stdout", settable=False,
+    )  # fmt: skip
+
+
+@takes(
+    SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig, SampleConfig,
+    TextConfig, InputOutput, ReportConfig, ModelConfig,
+)  # fmt: skip
+def generate(
+    *,
+    prompt: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PROMPT",
+            show_default=False,
+            help="Text to continue. - is stdin, which is also read if there is no prompt; "
+            '"" starts without any.',
+        ),
+    ] = None,
+    settings: Settings,
+) -> None:
+    """Continue a prompt.
+
+    Prints the prompt and its completion to stdout as they are made; everything else goes to stderr.
+
+    For example:
+
+    gpt2 generate "Once upon a time" -n 100
+
+    gpt2 generate "The answer is" --greedy --json | jq -r .completion
+    """
+    io = settings.make(InputOutput)
+    if settings.values["logprobs"] is not None and not io.json:
+        raise UsageError(option="logprobs", expected="{json} too, whose records tell them")
+    files, stdin = [io.file] if io.file else [], find_stdin()
+    example = 'gpt2 generate "Once upon a time"'
+    [text] = read_texts("prompt", prompt, files, stdin=stdin, example=example)
+    refuse_overwriting(io.output, files, stdin=stdin)
+    with Notes(quiet=settings.make(ReportConfig).quiet) as notes, open_result(io.output) as writer:
+        from gpt2cli.generate.run import run  # heavy: not for --help or a bad prompt
+
+        run(
+            text.text,
+            settings,
+            as_records=io.json,
+            echo=io.echo,
+            separator=io.separator,
+            notes=notes,
+            writer=writer,
+        )

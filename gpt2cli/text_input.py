@@ -1,0 +1,85 @@
+"""The texts that a command takes: one as an argument or from stdin, or some from files."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from export.small_files import ReadError, decode
+from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.option_kinds import from_bytes
+
+_STDIN: Final = 0
+_BLOCK: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class NamedText:
+    """A text, and the name of its file if it has one."""
+
+    name: str | None
+    text: str
+
+
+def find_stdin() -> int | None:
+    """Return stdin's file descriptor; None if the program was started without one."""
+    return None if sys.stdin is None else _STDIN
+
+
+def read_texts(
+    what: str, argument: str | None, files: Sequence[Path], *, stdin: int | None, example: str
+) -> list[NamedText]:
+    """Return the texts; from a file or stdin one trailing newline is dropped.
+
+    `what`: prompt or text; `example`: a use of the command. `stdin`, a file descriptor, is read
+    only if it is asked for, by `-` or by giving no text.
+
+    Raises:
+        UsageError: if there are both kinds or none, or the argument is not UTF-8.
+        PromptError: if a file or stdin cannot be read or is not UTF-8.
+    """
+    if argument is not None and files:
+        raise UsageError(f"give the {what} as an argument or by --file, not both")
+    if files:
+        return [NamedText(str(file), _read(file, stdin)) for file in files]
+    if argument is not None and argument != "-":
+        return [NamedText(None, from_bytes(argument, subject=f"the {what} argument"))]
+    if argument is None and (stdin is None or os.isatty(stdin)):
+        raise UsageError(f"expected a {what}, for example: {example}")
+    return [NamedText(None, _read(Path("-"), stdin))]
+
+
+def _read(file: Path, stdin: int | None) -> str:
+    if str(file) != "-":
+        return _decode(_read_file(file), str(file), file)
+    if stdin is None:
+        raise PromptError("cannot read stdin: it is closed")
+    return _decode(_read_to_end(stdin), "stdin", None)
+
+
+def _read_file(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise PromptError(f"cannot read {file}: {error.strerror}", option="file") from error
+
+
+def _read_to_end(stdin: int) -> bytes:
+    """Read without sys.stdin: a thread that is blocked in it can abort Python at exit."""
+    blocks = []
+    try:
+        while block := os.read(stdin, _BLOCK):
+            blocks.append(block)
+    except OSError as error:
+        raise PromptError(f"cannot read stdin: {error.strerror}") from error
+    return b"".join(blocks)
+
+
+def _decode(raw: bytes, source: str, file: Path | None) -> str:
+    try:
+        text = decode(raw, file=file)
+    except ReadError as error:
+        raise PromptError(f"{source} {error}") from error
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text

@@ -1,0 +1,190 @@
+"""Claims about texts from an argument, from files and from stdin."""
+
+import os
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.terminal.result import refuse_overwriting
+from gpt2cli.text_input import NamedText, read_texts
+from tests.gpt2cli.runner import error_line, invoke
+from tests.model_folders import ModelFolders
+
+DASH = pathlib.Path("-")
+
+
+def read(
+    argument: str | None = None, *files: pathlib.Path, stdin: int | None = None
+) -> list[NamedText]:
+    """Return what is read; the example is `gpt2 x`."""
+    return read_texts("text", argument, files, stdin=stdin, example="gpt2 x")
+
+
+def pipe(content: bytes) -> int:
+    """Return the end to read of a pipe that holds this and is closed."""
+    reader, writer = os.pipe()
+    os.write(writer, content)
+    os.close(writer)
+    return reader
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """Return a pipe that would make a reader wait for ever."""
+    reader, writer = os.pipe()
+    yield reader
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"", ""),
+        (b"a\n\n", "a\n"),
+        (b"\n", ""),
+        (b"a\r\n\r\n", "a\r\n"),
+        (b"a\r", "a\r"),
+        (b"\xef\xbb\xbfa\n", "a"),  # a byte order mark
+        (b"a\xef\xbb\xbf\n", "a\ufeff"),
+        (b" a\n\r", " a\n\r"),
+        ("日本 👩‍🚀\n".encode(), "日本 👩‍🚀"),
+        (b"a\x00b\x1b", "a\x00b\x1b"),
+    ],
+)
+def test_one_trailing_newline_is_dropped_and_nothing_else_is_changed(
+    tmp_path: pathlib.Path, raw: bytes, text: str
+) -> None:
+    """From a file and from stdin alike, which a dash means too, also among files."""
+    file = tmp_path / "text"
+    file.write_bytes(raw)
+
+    assert read(stdin=pipe(raw)) == read("-", stdin=pipe(raw)) == [NamedText(None, text)]
+    expected = [NamedText(str(file), text), NamedText("-", text)]
+    assert read(None, file, DASH, stdin=pipe(raw)) == expected
+
+
+def test_stdin_is_read_in_as_many_pieces_as_it_comes_in(tmp_path: pathlib.Path) -> None:
+    """A character that is cut between two blocks comes through."""
+    file = tmp_path / "long"
+    text = "a" + "é" * 70_000
+    file.write_text(text, encoding="utf-8")
+
+    with file.open("rb") as stream:
+        assert read(stdin=stream.fileno()) == [NamedText(None, text)]
+
+
+@pytest.mark.parametrize("argument", ["", "a\n", "\r\n", "[/red] [bold]x", "--", "日本"])
+def test_an_argument_is_the_text_as_it_stands_and_stdin_is_left_alone(
+    silent: int, argument: str
+) -> None:
+    """It has no name."""
+    assert read(argument, stdin=silent) == [NamedText(None, argument)]
+
+
+def test_files_come_in_their_order_and_leave_stdin_alone(
+    silent: int, tmp_path: pathlib.Path
+) -> None:
+    """With their names."""
+    first, second = tmp_path / "b", tmp_path / "a"
+    first.write_bytes(b"x")
+    second.write_bytes(b"y")
+    expected = [NamedText(str(first), "x"), NamedText(str(second), "y")]
+    assert read(None, first, second, stdin=silent) == expected
+
+
+@pytest.mark.parametrize("argument", ["a", "", "-"])
+def test_both_kinds_are_a_usage_error(tmp_path: pathlib.Path, argument: str) -> None:
+    """Neither wins in silence."""
+    with pytest.raises(UsageError, match="give the text as an argument or by --file, not both"):
+        read(argument, tmp_path)
+
+
+def test_no_text_is_a_usage_error_with_an_example() -> None:
+    """Where stdin is closed, as on a terminal."""
+    with pytest.raises(UsageError, match="expected a text, for example: gpt2 x"):
+        read()
+
+
+@pytest.mark.parametrize(("argument", "files"), [("-", []), (None, [DASH])])
+def test_stdin_that_is_asked_for_and_gives_no_text_is_an_error(
+    tmp_path: pathlib.Path, argument: str | None, files: list[pathlib.Path]
+) -> None:
+    """Closed, not readable (a folder opens but does not read), not UTF-8: never an empty text."""
+    with pytest.raises(PromptError, match="closed"):
+        read(argument, *files)
+    with pytest.raises(PromptError, match="stdin is not valid UTF-8"):
+        read(argument, *files, stdin=pipe(b"\xff"))
+    folder = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(PromptError, match="stdin: Is a directory"):
+        read(argument, *files, stdin=folder)
+    os.close(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("missing", "No such file"), ("", "Is a directory"), ("a" * 300, "File name too long")],
+    ids=["missing", "folder", "long"],
+)
+def test_a_file_that_cannot_be_read_is_an_error_that_names_it(
+    tmp_path: pathlib.Path, name: str, reason: str
+) -> None:
+    """With the system's reason."""
+    with pytest.raises(PromptError, match=reason) as caught:
+        read(None, tmp_path / name)
+    assert str(tmp_path / name) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "index"),
+    [(b"caf\xe9", 3), (b"\xed\xa0\x80", 0), (b"ab\xe2\x82", 2)],
+    ids=["latin-1", "surrogate", "cut short"],
+)
+def test_a_file_that_is_not_utf8_is_an_error_that_names_the_byte(
+    tmp_path: pathlib.Path, raw: bytes, index: int
+) -> None:
+    """Nothing is replaced in silence."""
+    file = tmp_path / "text"
+    file.write_bytes(raw)
+
+    with pytest.raises(PromptError, match=rf"not valid UTF-8 \(byte {index}\)"):
+        read(None, file)
+
+
+def test_an_argument_is_utf8_in_every_locale_or_a_usage_error() -> None:
+    """Python hands over bytes that it cannot decode as lone surrogates: in an ASCII locale all."""
+    assert read("caf\udcc3\udca9") == [NamedText(None, "café")]
+    for argument in ("\udcff", "a\udce9", "\ud800"):
+        with pytest.raises(UsageError, match="the text argument is not valid UTF-8"):
+            read(argument)
+
+
+def test_a_result_never_takes_the_place_of_an_input(silent: int, tmp_path: pathlib.Path) -> None:
+    """By whatever name, and as stdin; what is no file or not there is told by who opens it."""
+    file, link, other = tmp_path / "in", tmp_path / "link", tmp_path / "other"
+    file.write_text("x")
+    other.write_text("y")
+    link.symlink_to(file)
+    for output in (file, link):
+        with pytest.raises(UsageError, match="is the input"):
+            refuse_overwriting(output, [other, file], stdin=None)
+        with file.open("rb") as stdin, pytest.raises(UsageError, match="is the input"):
+            refuse_overwriting(output, [], stdin=stdin.fileno())
+    for allowed in (None, other, tmp_path / "new", file / "x", tmp_path / ("x" * 300)):
+        refuse_overwriting(allowed, [file, tmp_path / "missing"], stdin=silent)
+    refuse_overwriting(pathlib.Path("/dev/null"), [pathlib.Path("/dev/null")], stdin=None)
+
+
+@pytest.mark.parametrize("command", ["generate", "score", "batch"])
+def test_every_command_refuses_a_result_over_its_input(
+    model_folders: ModelFolders, tmp_path: pathlib.Path, command: str
+) -> None:
+    """Before a model is looked for; what stood there stays."""
+    file = tmp_path / "in"
+    file.write_text("zz\n")
+    result = invoke(command, "-m", model_folders(), "-f", file, "-o", file)
+    assert result.exit_code == 2
+    assert error_line(result).startswith(f"--output: {file} is the input")
+    assert file.read_text() == "zz\n"
