@@ -19,6 +19,7 @@ SMALL: Final = 8 * 2**20  # bytes
 LARGE: Final = 64 * 2**20
 DEEPEST: Final = 100  # levels of lists and objects: what is read may be written again, from deeper
 
+_BLOCK: Final = 1 << 16
 LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 _MOST_DIGITS: Final = math.floor(math.log10(1.7e308))  # of an integer that a float can hold
@@ -184,8 +185,14 @@ def find_half_pair(value: Any) -> str | None:
 
 
 def _read_opened(file: BinaryIO, most_bytes: int) -> bytes:
-    data = file.read(most_bytes + 1)  # it may have grown, or be a pipe
-    _refuse_size(len(data), most_bytes)
+    blocks: list[bytes] = []
+    size = 0
+    # Block by block: read(n) takes n bytes at once. The file may have grown, or be a pipe.
+    while block := file.read(min(_BLOCK, most_bytes + 1 - size)):
+        blocks.append(block)
+        size += len(block)
+    _refuse_size(size, most_bytes)
+    data = b"".join(blocks)
     if data.startswith(LFS_POINTER):
         raise ReadError("is a Git LFS pointer to the file; run `git lfs pull`")
     return data

@@ -93,7 +93,7 @@ def test_auto_tells_each_time_and_tries_once(
     environment = fake_driver | {"XDG_STATE_HOME": str(tmp_path)}
     first = program.run(*_GENERATE, environment=environment)
     assert first.code == 0
-    assert first.err.startswith("gpt2: running on the CPU, because of --device cuda:0: libcublasLt")
+    assert first.err.startswith("gpt2: running on the CPU, because of libcublasLt")
     assert first.err.count("\n") == 1
     kept = tmp_path / "gpt2" / "cuda.json"
     remembered = json.loads(kept.read_bytes())

@@ -95,21 +95,21 @@ def test_closed_stdin_is_an_error_of_one_line(
 
 @posix
 @pytest.mark.parametrize(
-    ("arguments", "where"),
+    ("arguments", "told"),
     [
-        ([b"caf\xe9"], "the prompt argument"),
-        ([b"--stop", b"\xff", "x"], "--stop"),
-        ([b"--separator", b"\xff", "x"], "--separator"),
+        ([b"caf\xe9"], "the prompt argument is not valid UTF-8"),
+        ([b"--stop", b"\xff", "x"], "--stop: it is not valid UTF-8 text"),
+        ([b"--separator", b"\xff", "x"], "--separator: it is not valid UTF-8 text"),
     ],
     ids=["prompt", "stop", "separator"],
 )
 def test_an_argument_that_is_not_utf8_is_a_usage_error_of_one_line(
-    program: Program, arguments: list[str | bytes], where: str
+    program: Program, arguments: list[str | bytes], told: str
 ) -> None:
     """It names the argument."""
     done = program.run("generate", "-m", "starter", *arguments)
     assert (done.code, done.out) == (2, b"")
-    assert done.err == f"gpt2: error: {where} is not valid UTF-8\n"
+    assert done.err == f"gpt2: error: {told}\n"
 
 
 def test_a_pipe_that_is_not_utf8_is_an_error_of_one_line(program: Program) -> None:

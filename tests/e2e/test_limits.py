@@ -35,7 +35,7 @@ def test_a_prompt_beyond_the_limit_is_an_error_that_names_the_way_on(
     done = program.run(*_STARTER, "--file", str(file))
     assert (done.code, done.out) == (1, b"")
     assert done.err == (
-        "gpt2: error: the prompt has 600 tokens, the model takes 512: shorten it, "
+        "gpt2: error: the prompt has 600 tokens, the model takes 512; shorten it, "
         "or use --overflow slide to keep its end\n"
     )
     slid = program.run(*_STARTER, "--file", str(file), "--overflow", "slide", "-n", "3", "-q")
