@@ -1,29 +1,22 @@
-"""Reads the weights of a checkpoint folder, one array at a time, under one set of names.
-
-Names are the published ones without the `transformer.` prefix: `wte.weight`,
-`h.0.attn.c_attn.weight`, … Conv1D weights stay as stored, [in, out].
-"""
+"""Reads the weights of a checkpoint folder, one array at a time, from whatever files hold them."""
 
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from export.config import GPT2Config
-from export.errors import CheckpointError
-from export.safetensors_file import SafetensorsFile
-from export.sharded_file import ShardedFile
+from export.config import GPT2Config, read_object
+from export.errors import CheckpointError, list_some
+from export.safetensors_file import SafetensorsFile, TensorFile, TensorFileError, TensorInfo
 from export.small_files import LFS_POINTER
-from export.tensor_file import Shape, TensorFile, TensorFileError
 from export.torch_file import TorchFile
-from export.weight_names import find_published, list_some
+from export.weights import Array, Shape, expected_weights, find_published
 
-Array = NDArray[np.float32]
 FileType = Callable[[Path, BinaryIO], TensorFile]
 
 # What holds a checkpoint's weights: the first that is there counts, as in transformers. An index
@@ -57,43 +50,6 @@ _SIZE_FIELDS: Final[Mapping[str, str]] = {
 _MASK_BUFFER: Final = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
 
 
-class Weights(Protocol):
-    """What the graph's writer and the oracle need of a source of weights."""
-
-    def read(self, name: str) -> Array:
-        """Return one weight as float32, in its published shape."""
-        ...
-
-
-def expected_weights(config: GPT2Config) -> dict[str, Shape]:
-    """Return the name and shape of every weight that `config` calls for, in the model's order."""
-    embd, inner = config.n_embd, config.n_inner
-    shapes: dict[str, Shape] = {
-        "wte.weight": (config.vocab_size, embd),
-        "wpe.weight": (config.n_positions, embd),
-    }
-    for layer in range(config.n_layer):
-        block: dict[str, Shape] = {
-            "ln_1.weight": (embd,),
-            "ln_1.bias": (embd,),
-            "attn.c_attn.weight": (embd, 3 * embd),
-            "attn.c_attn.bias": (3 * embd,),
-            "attn.c_proj.weight": (embd, embd),
-            "attn.c_proj.bias": (embd,),
-            "ln_2.weight": (embd,),
-            "ln_2.bias": (embd,),
-            "mlp.c_fc.weight": (embd, inner),
-            "mlp.c_fc.bias": (inner,),
-            "mlp.c_proj.weight": (inner, embd),
-            "mlp.c_proj.bias": (embd,),
-        }
-        shapes |= {f"h.{layer}.{name}": shape for name, shape in block.items()}
-    shapes |= {"ln_f.weight": (embd,), "ln_f.bias": (embd,)}
-    if not config.tie_word_embeddings:
-        shapes["lm_head.weight"] = (config.vocab_size, embd)
-    return shapes
-
-
 class Checkpoint:
     """The weights of one checkpoint folder; holds no array, reads each when asked."""
 
@@ -114,10 +70,8 @@ class Checkpoint:
         """
         try:
             stored = self._file.read(self._stored_names[name])
-        except TensorFileError as error:
-            raise CheckpointError(self._folder, [f"{name} cannot be read: {error}"]) from error
-        except OSError as error:
-            fault = f"{name} cannot be read: {error.strerror}"
+        except (TensorFileError, OSError) as error:
+            fault = f"{name} cannot be read: {_reason(error)}"
             raise CheckpointError(self._folder, [fault]) from error
         with np.errstate(over="ignore"):
             return stored.astype(np.float32, copy=False)
@@ -174,6 +128,61 @@ class Checkpoint:
         return faults
 
 
+class ShardedFile:
+    """The tensors of several files, spread over them by an index, as Hugging Face writes them.
+
+    `X.index.json` holds a `weight_map`: the file, beside it, that each tensor lies in.
+    """
+
+    def __init__(self, index: Path, open_shard: Callable[[Path], TensorFile]) -> None:
+        """Open every shard that `index` names.
+
+        Raises:
+            CheckpointError: with every fault of the index and of the shards.
+        """
+        listed = _read_weight_map(index)
+        faults: list[str] = []
+        self._shards: dict[str, TensorFile] = {}  # by tensor
+        self.tensors: dict[str, TensorInfo] = {}
+        for shard in sorted(set(listed.values())):
+            try:
+                file = open_shard(index.parent / shard)
+            except CheckpointError as error:
+                faults += error.faults
+                continue
+            twice = [name for name in file.tensors if name in self._shards]
+            faults += [f"{name} lies in {shard} and in another shard" for name in twice]
+            lacking = [n for n, s in listed.items() if s == shard and n not in file.tensors]
+            faults += [f"{n} is not in {shard}, though {index.name} says so" for n in lacking]
+            self._shards |= dict.fromkeys(file.tensors, file)
+            self.tensors |= file.tensors
+        if faults:
+            raise CheckpointError(index.parent, faults)
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Return one tensor, as its shard does."""
+        return self._shards[name].read(name)
+
+
+def _read_weight_map(index: Path) -> Mapping[str, str]:
+    listed = read_object(index).get("weight_map")
+    if not isinstance(listed, dict) or not all(isinstance(s, str) for s in listed.values()):
+        raise CheckpointError(index.parent, [f"{index.name} has no weight_map of files"])
+    faults = [
+        f"{index.name} names the shard {shard!r}, which is no plain file name"
+        for shard in sorted(set(listed.values()))
+        if not _is_plain(shard)
+    ]
+    if faults or not listed:
+        raise CheckpointError(index.parent, faults or [f"{index.name} lists no weights"])
+    return listed
+
+
+def _is_plain(name: str) -> bool:
+    """Tell whether a name stays in its folder, on every system: no separator, drive or stream."""
+    return name not in ("", ".", "..") and not set(name) & {"/", "\\", ":", "\0"}
+
+
 @contextmanager
 def open_checkpoint(folder: Path) -> Iterator[Checkpoint]:
     """Open the weights of a checkpoint folder: the first of the kinds in `WEIGHTS_FILES`.
@@ -208,11 +217,13 @@ def _open_file(path: Path, file_type: FileType, opened: ExitStack) -> TensorFile
     except FileNotFoundError as error:
         fault = "is a link to a file that is missing" if path.is_symlink() else "is missing"
         raise CheckpointError(path.parent, [f"{path.name} {fault}"]) from error
-    except TensorFileError as error:
-        raise CheckpointError(path.parent, [f"{path.name} cannot be read: {error}"]) from error
-    except OSError as error:
-        fault = f"{path.name} cannot be read: {error.strerror}"
+    except (TensorFileError, OSError) as error:
+        fault = f"{path.name} cannot be read: {_reason(error)}"
         raise CheckpointError(path.parent, [fault]) from error
+
+
+def _reason(error: TensorFileError | OSError) -> str:
+    return str(error.strerror if isinstance(error, OSError) else error)
 
 
 def _describe_missing(folder: Path) -> str:

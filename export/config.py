@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from export.checkpoint_files import read_object
+from export import small_files
 from export.errors import CheckpointError
 
 # Hugging Face's ACT2FN name -> the formula that export/graph.py and export/reference.py implement.
@@ -52,6 +52,18 @@ _REFUSED: Final[Mapping[str, object]] = {
 _LARGEST_SIZE: Final = 2**31 - 1
 # Each layer is listed and built one by one; a hostile number must not fill the memory.
 _MOST_LAYERS: Final = 1000
+
+
+def read_object(path: Path) -> Mapping[str, Any]:
+    """Return the object in a checkpoint's JSON file; of a key that it has twice the last counts.
+
+    Raises:
+        CheckpointError: if the file is missing, cannot be read, or holds anything else.
+    """
+    try:
+        return small_files.read_object(path, most_bytes=small_files.LARGE, repeated_keys=True)
+    except small_files.ReadError as error:
+        raise CheckpointError(path.parent, [f"{path.name} {error}"]) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,14 +131,12 @@ class _Fields:
         return value
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return a boolean."""
         value = self.raw.get(name, default)
         if not isinstance(value, bool):
             self._expected(name, "true or false", value)
         return bool(value)
 
     def epsilon(self, name: str, default: float) -> float:
-        """Return a small positive number."""
         value = self.raw.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
             self._expected(name, "a number between 0 and 1", value)
@@ -134,7 +144,6 @@ class _Fields:
         return float(value)
 
     def activation(self) -> str:
-        """Return the formula of the MLP's activation."""
         value = self.raw.get("activation_function", "gelu_new")
         if not isinstance(value, str) or value not in ACTIVATIONS:
             self._expected("activation_function", f"one of {', '.join(ACTIVATIONS)}", value)

@@ -14,26 +14,28 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from export.attention import AttentionForm, can_be_grouped
 from export.check import check_full, check_short
-from export.check_weights import check_weights
-from export.checkpoint import Weights, expected_weights, open_checkpoint
+from export.checkpoint import open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckpointError, OutputError, as_one_line
+from export.folder_weights import FolderWeights
 from export.graph import GRAPH_VERSION, add_weight, build_graph
-from export.graph_files import CPU_MODEL_FILE, MODEL_FILE, find_graphs, forms_of
 from export.graph_runner import CPU_PROVIDER
 from export.manifest import (
     COPIED_FILES,
+    CPU_MODEL_FILE,
     MANIFEST_FILE,
+    MODEL_FILE,
     TOKENIZER_FILE,
     describe,
+    find_graphs,
     write_descriptions,
     write_manifest,
 )
-from export.origin import describe_local
-from export.precision import Precision
-from export.storage import FLOAT16, STORAGES, Storage, encode
+from export.storage import FLOAT16, STORAGES, Precision, Storage, encode
 from export.tokenizer import TokenizerFacts, read_facts, read_tokenizer
+from export.weights import Weights, expected_weights
 from export.whole import put_back, replacing_folder
 
 DATA_FILE: Final = "model.onnx.data"
@@ -62,9 +64,9 @@ def convert(
 ) -> None:
     """Write the model folder `out` from the checkpoint folder `source`.
 
-    `origin` is stored as the folder's source (default: the checkpoint's path, sizes and times);
-    `report` is told each stage as it begins, and `note` what the user should know of the
-    checkpoint, a line each. An existing model folder is replaced with `force`.
+    `origin` is stored as the folder's source (default: the checkpoint's path); `report` is told
+    each stage as it begins, and `note` what the user should know of the checkpoint, a line each.
+    An existing model folder is replaced with `force`.
 
     Raises:
         CheckpointError: with everything that is wrong with the checkpoint.
@@ -84,8 +86,8 @@ def convert(
             raise CheckpointError(source, faults)
         write_descriptions(source, folder, facts)
         report("checking the graph against the NumPy reference")
-        written = check_weights(folder / MODEL_FILE, config, weights, precision)
-        graphs = find_graphs(folder)
+        graphs, exact = find_graphs(folder), precision is Precision.FP32
+        written = weights if exact else FolderWeights(folder / MODEL_FILE)
         if full_check:
             check_full(graphs, config, written, precision=precision, report=report)
         else:
@@ -94,7 +96,7 @@ def convert(
             folder, config, facts, graph_version=GRAPH_VERSION, precision=precision.value
         )
         manifest |= {
-            "source": origin if origin is not None else describe_local(source),
+            "source": {"path": str(source.resolve())} if origin is None else origin,
             "onnx": onnx.__version__,
             "checked": [{"onnxruntime": onnxruntime.__version__, "provider": CPU_PROVIDER}],
         }
@@ -141,9 +143,9 @@ def write_model(
 
     Returns a sentence for every weight that the precision cannot hold.
     """
-    models = {
-        name: build_graph(config, storage, form) for name, form in forms_of(config, storage).items()
-    }
+    models = {MODEL_FILE: build_graph(config, storage)}
+    if can_be_grouped(config, storage):
+        models[CPU_MODEL_FILE] = build_graph(config, storage, AttentionForm.GROUPED)
     faults = []
     with (folder / DATA_FILE).open("wb") as file:
         for name in expected_weights(config):

@@ -1,16 +1,21 @@
-"""The exceptions of this package, apart from the modules that raise them to avoid import loops.
+"""The exceptions of this package, and the words that they are told in.
 
 ExportError
 ├── CheckpointError   the checkpoint cannot be converted; lists every fault found
 ├── OutputError       the model folder cannot be written where it was asked
 └── CheckError        the written graph does not compute what the checkpoint says
+PanicError            a library written in Rust panicked
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _FAULTS_SHOWN = 8
 _FAULT_LENGTH = 300
+_NAMES_SHOWN = 4
+_STDERR = 2
 
 
 class ExportError(Exception):
@@ -42,3 +47,48 @@ def as_one_line(text: str) -> str:
     """Return a fault or note as printable text: names in a checkpoint may hold any character."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return shown if len(shown) <= _FAULT_LENGTH else f"{shown[:_FAULT_LENGTH]}…"
+
+
+def list_some(names: Sequence[str]) -> str:
+    """Return the first of some names in words, and how many more there are."""
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    more = len(names) - _NAMES_SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+class PanicError(Exception):
+    """A library written in Rust met what it takes for impossible: a damaged file, most likely."""
+
+
+@contextmanager
+def panics_caught() -> Iterator[None]:
+    """Raise a panic in the block as PanicError; the library's report of many lines is dropped.
+
+    pyo3's PanicException is no `Exception`, and cannot be imported. Its report goes to the file
+    descriptor of stderr, which leads nowhere meanwhile, for the whole process.
+    """
+    try:
+        with _silenced():
+            yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise PanicError(str(error).partition("\n")[0]) from error
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    try:
+        kept = os.dup(_STDERR)
+    except OSError:  # it is closed
+        yield
+        return
+    try:
+        with suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, _STDERR)
+            os.close(nowhere)
+        yield
+    finally:
+        os.dup2(kept, _STDERR)
+        os.close(kept)

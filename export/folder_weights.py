@@ -1,5 +1,10 @@
-"""Reads the weights back out of a model folder, as the graph's own nodes would take them."""
+"""Reads a model folder back: its weights, as the graph's own nodes would take them, and its table.
 
+How numbers in blocks are laid out is told by the operators' attributes and not by
+`export.storage`, so that a mistake there shows.
+"""
+
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,17 +12,15 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from export.checkpoint import Array
+from export.config import read_config, read_object
 from export.errors import CheckError
+from export.manifest import MODEL_FILE
 from export.storage import VOCABULARY_WEIGHTS
+from export.weights import Array, expected_weights
 
 
 class FolderWeights:
-    """The weights in a model folder's external data, memory-mapped.
-
-    Numbers in blocks come back as the floats that they stand for. How they are laid out is told by
-    the operators' attributes and not by `export.storage`, so that a mistake there shows.
-    """
+    """The weights in a model folder's external data, memory-mapped, as floats."""
 
     def __init__(self, model_path: Path) -> None:
         """Read the graph.
@@ -54,7 +57,7 @@ class FolderWeights:
 
     def _read_blocks(self, name: str) -> Array:
         """Return (number - zero point) · scale, with 2^(bits-1) as the zero point."""
-        part = self._find_blocks(name)
+        part = f"{name}.blocks" if f"{name}.blocks" in self._tensors else f"{name}.rows"
         bits, size = self._readers[part]["bits"], self._readers[part]["block_size"]
         scales = self._map(f"{name}.scales")  # [N, K/size]
         stored = self._map(part)[..., None]
@@ -63,17 +66,10 @@ class FolderWeights:
         floats = numbers.astype(np.float32)  # [N, K/size, size]
         floats -= 2 ** (bits - 1)
         floats *= scales[..., None]
-        return self._shape(name, floats.reshape(len(scales), -1))
-
-    def _find_blocks(self, name: str) -> str:
-        part = f"{name}.blocks"
-        return part if part in self._tensors else f"{name}.rows"
-
-    def _shape(self, name: str, rows: Array) -> Array:
-        """Cut the padding off rows [N, K'] and give them the published shape."""
+        rows = floats.reshape(len(scales), -1)  # [N, K'], padded
         if name in VOCABULARY_WEIGHTS:
             return rows[:, : self._tensors["wpe.weight"].dims[1]]
-        return rows[:, : self._readers[f"{name}.blocks"]["K"]].T
+        return rows[:, : self._readers[part]["K"]].T
 
     def _map(self, name: str) -> NDArray[Any]:
         tensor = self._tensors[name]
@@ -85,3 +81,28 @@ class FolderWeights:
             offset=int(place["offset"]),
             shape=tuple(tensor.dims),
         )
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """Return config, number of parameters, and inputs and outputs as [name, dtype, axes].
+
+    The parameters are those of the checkpoint, in whatever way they are stored.
+
+    Raises:
+        OSError: if the folder's files cannot be read.
+        CheckpointError: if its configuration is damaged.
+    """
+    graph = onnx.load(folder / MODEL_FILE, load_external_data=False).graph
+    shapes = expected_weights(read_config(folder)).values()
+    return {
+        "config": dict(read_object(folder / "config.json")),
+        "parameters": sum(math.prod(shape) for shape in shapes),
+        "inputs": [_describe_value(value) for value in graph.input],
+        "outputs": [_describe_value(value) for value in graph.output],
+    }
+
+
+def _describe_value(value: onnx.ValueInfoProto) -> list[Any]:
+    tensor = value.type.tensor_type
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    return [value.name, dtype, [a.dim_param or a.dim_value for a in tensor.shape.dim]]

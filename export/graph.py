@@ -20,8 +20,7 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 from export.attention import AttentionForm, attend, locate
 from export.config import GPT2Config
 from export.nodes import MICROSOFT, Nodes
-from export.precision import Precision
-from export.storage import FLOAT32, STORAGES, BlockFormat, Part, Storage
+from export.storage import FLOAT32, STORAGES, BlockFormat, Part, Precision, Storage
 
 GRAPH_VERSION: Final = 3  # raised whenever the same checkpoint gives another model folder
 _OPSET: Final = 24  # TensorScatter; Attention with a boolean mask over a padded cache
@@ -221,7 +220,7 @@ def add_weight(model: ModelProto, part: Part, location: str, at: int) -> None:
     """
     used = {name for node in model.graph.node for name in node.input}
     element_type = helper.np_dtype_to_tensor_dtype(part.array.dtype)
-    for name in used.intersection(part.shapes):
+    for name in filter(used.__contains__, part.shapes):  # in an order that is always the same
         tensor = TensorProto(name=name, data_type=element_type, dims=part.shapes[name])
         tensor.data_location = TensorProto.EXTERNAL
         place = {"location": location, "offset": at, "length": part.array.nbytes}

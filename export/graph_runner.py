@@ -11,35 +11,27 @@ from numpy.typing import NDArray
 
 from export.config import GPT2Config
 from export.errors import CheckError
-from export.exact_graph import read_exact
-
-Array = NDArray[Any]
 
 CPU_PROVIDER: Final = "CPUExecutionProvider"
 _CUDA_PROVIDER: Final = "CUDAExecutionProvider"
-# Where the weights of a graph lie that comes as bytes (onnxruntime_session_options_config_keys.h).
-_EXTERNAL_FOLDER: Final = "session.model_external_initializers_file_folder_path"
 
 
-def open_session(model_path: Path, provider: str = CPU_PROVIDER, *, exact: bool = False) -> Any:
+def open_session(model_path: Path, provider: str = CPU_PROVIDER) -> Any:
     """Load a graph as the engine does, with all that ONNX Runtime then does to graph and weights.
 
-    So the weights are packed into memory of ONNX Runtime's own, once, and not left mapped. With
-    `exact` products are computed in float32, of whatever weights.
+    So the weights are packed into memory of ONNX Runtime's own, once, and not left mapped.
 
     Raises:
         CheckError: if ONNX Runtime cannot load it, or would run it elsewhere.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # what is an error is raised
-    model: str | bytes = str(model_path)
-    if exact:
-        model = read_exact(model_path)
-        options.add_session_config_entry(_EXTERNAL_FOLDER, str(model_path.parent))
     # TF32, on by default, keeps 10 bits of a factor.
     settings = {"use_tf32": "0"} if provider == _CUDA_PROVIDER else {}
     with _translated():
-        session = onnxruntime.InferenceSession(model, options, providers=[(provider, settings)])
+        session = onnxruntime.InferenceSession(
+            str(model_path), options, providers=[(provider, settings)]
+        )
     if provider not in session.get_providers():  # it fell back to the CPU
         raise CheckError(f"ONNX Runtime cannot run the exported graph by {provider}")
     return session
@@ -48,14 +40,7 @@ def open_session(model_path: Path, provider: str = CPU_PROVIDER, *, exact: bool 
 class GraphRunner:
     """A graph and its cache as plain arrays: every call passes the whole cache in and out."""
 
-    def __init__(
-        self,
-        session: Any,
-        config: GPT2Config,
-        *,
-        rows: int,
-        capacity: int,
-    ) -> None:
+    def __init__(self, session: Any, config: GPT2Config, *, rows: int, capacity: int) -> None:
         self._session = session
         self._names = [output.name for output in session.get_outputs()]
         types = {value.name: value.type for value in session.get_inputs()}
@@ -74,7 +59,7 @@ class GraphRunner:
         *,
         first_row: int = 0,
         asked: Sequence[int] | None = None,
-    ) -> Array:
+    ) -> NDArray[Any]:
         """Append tokens to consecutive rows: [B, S] ids, [B] past lengths -> logits [B, K, V].
 
         `asked` are K places in S, the same for every row; default: all of S.
@@ -97,8 +82,7 @@ class GraphRunner:
         outputs = dict(zip(self._names, values, strict=True))
         for name, array in self._cache.items():
             array[rows] = outputs[name.replace("past_key_values", "present")]
-        logits: Array = outputs["logits"]
-        return logits
+        return outputs["logits"]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The light part of a model folder: its descriptions, its tokenizer, and what `export.json` says.
+"""The files of a model folder, and its light part: descriptions, tokenizer, and `export.json`.
 
 Needs neither onnx nor the weights: who wants the tokenizer alone has no other part written.
 """
@@ -13,9 +13,18 @@ from typing import Any, Final
 from export.config import GPT2Config, read_config
 from export.tokenizer import TokenizerFacts, read_facts
 
+# Two graph files, which share the weights.
+MODEL_FILE: Final = "model.onnx"  # for every provider
+CPU_MODEL_FILE: Final = "model_cpu.onnx"  # the form that the CPU computes faster, where it can
 MANIFEST_FILE: Final = "export.json"
 TOKENIZER_FILE: Final = "tokenizer.json"
 COPIED_FILES: Final = ("config.json", "generation_config.json")
+
+
+def find_graphs(folder: Path) -> list[Path]:
+    """Return the graph files of a model folder; the last one is for the CPU."""
+    names = (MODEL_FILE, CPU_MODEL_FILE)
+    return [folder / name for name in names if (folder / name).is_file()]
 
 
 def write_tokenizer_folder(
@@ -51,22 +60,16 @@ def describe(
     folder: Path, config: GPT2Config, facts: TokenizerFacts, *, graph_version: int, precision: str
 ) -> dict[str, Any]:
     """Return what `export.json` says of the files in `folder`, the model and its tokenizer."""
+    sizes = ("n_layer", "n_head", "n_embd", "head_dim", "n_positions", "vocab_size")
     return {
         "format": "gpt2 model folder",
         "graph_version": graph_version,
         "precision": precision,
-        "model": {
-            "n_layer": config.n_layer,
-            "n_head": config.n_head,
-            "n_embd": config.n_embd,
-            "head_dim": config.head_dim,
-            "n_positions": config.n_positions,
-            "vocab_size": config.vocab_size,
-        },
+        "model": {name: getattr(config, name) for name in sizes},
         "tokenizer": {
             "vocab_size": facts.vocab_size,
             "missing_ids": facts.missing_ids,
-            "start_ids": list(facts.settings.start_ids),
+            "start_ids": list(facts.start_ids),
             "bos_token_id": facts.special.bos_token_id,
             "eos_token_ids": list(facts.special.eos_token_ids),
             "special_tokens": facts.special.as_rows(),
@@ -81,8 +84,12 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     Raises:
         OSError: if it cannot be written.
     """
-    text = json.dumps(manifest, indent=1) + "\n"
-    (folder / MANIFEST_FILE).write_text(text, encoding="utf-8")
+    (folder / MANIFEST_FILE).write_bytes(as_bytes(manifest))
+
+
+def as_bytes(manifest: Mapping[str, Any]) -> bytes:
+    """Return what `export.json` holds."""
+    return (json.dumps(manifest, indent=1) + "\n").encode()
 
 
 def _fingerprint(path: Path) -> dict[str, Any]:

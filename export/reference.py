@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from export.checkpoint import Weights
 from export.config import GPT2Config
+from export.weights import Weights
 
 Array = NDArray[Any]
 

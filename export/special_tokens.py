@@ -70,7 +70,7 @@ class SpecialTokens:
         ]
 
 
-def settle_special_tokens(
+def find_special_tokens(
     tokenizer: Tokenizer, files: TokenFiles, config: GPT2Config, *, own_file: str
 ) -> SpecialTokens:
     """Find the special tokens, and mark in a tokenizer that was just read those that never print.

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from export.precision import Precision
 
 Array = NDArray[np.float32]
 Shape = tuple[int, ...]
@@ -15,6 +14,18 @@ Shape = tuple[int, ...]
 # Weights of as many rows as the vocabulary, [V, E]; the other matrices are Conv1D's, [in, out].
 VOCABULARY_WEIGHTS: Final = ("wte.weight", "lm_head.weight")
 _MATRICES: Final = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
+
+FLOAT32: Final = np.dtype("<f4")
+FLOAT16: Final = np.dtype("<f2")
+
+
+class Precision(StrEnum):
+    """A model folder's precision; one folder has one."""
+
+    FP32 = "fp32"
+    FP16 = "fp16"
+    INT8 = "int8"
+    INT4 = "int4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +45,12 @@ class BlockFormat:
         """The stored number that stands for 0: the operator's own when it is given none."""
         return 1 << (self.bits - 1)
 
-    def count_blocks(self, width: int) -> int:
-        """Return how many blocks hold a row of `width` numbers; the last one may be padded."""
-        return -(-width // self.size)
+    def split(self, matrix: NDArray[Any]) -> NDArray[Any]:
+        """Return rows [N, K] in blocks, the last one padded with zeros: [N, K/size, size]."""
+        rows, width = matrix.shape
+        padded = np.zeros((rows, -(-width // self.size) * self.size), matrix.dtype)
+        padded[:, :width] = matrix
+        return padded.reshape(rows, -1, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +74,6 @@ class Storage:
         """
         return FLOAT32 if name in VOCABULARY_WEIGHTS else self.activations
 
-
-FLOAT32: Final = np.dtype("<f4")
-FLOAT16: Final = np.dtype("<f2")
 
 # Measured by tests/bench/precision.py (results/precision.json, ONNX Runtime 1.31.1, AVX-512 VNNI).
 # At accuracy level 4, in blocks of 32, and in 8 bits of 64, a row has the same bits alone and in a
@@ -110,10 +121,7 @@ def quantise(matrix: Array, form: BlockFormat) -> tuple[NDArray[np.uint8], Array
     llama.cpp's Q4_0: that side of the range reaches one step further than the other. Layout: ONNX
     Runtime's MatMulNBits (ContribOperators.md): the first of two 4-bit numbers in the lower half.
     """
-    rows, width = matrix.shape
-    padded = np.zeros((rows, form.count_blocks(width) * form.size), np.float32)
-    padded[:, :width] = matrix
-    blocks = padded.reshape(rows, -1, form.size)  # [N, K/size, size]
+    blocks = form.split(matrix)  # [N, K/size, size]
     lowest, highest = blocks.min(axis=-1), blocks.max(axis=-1)
     furthest = np.where(-lowest > highest, lowest, highest)
     scales = furthest / np.float32(-form.zero_point)  # [N, K/size]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tokenizers import AddedToken
 
-from export.checkpoint_files import read_object
+from export.config import read_object
 from export.errors import CheckpointError
 
 END_OF_TEXT: Final = "<|endoftext|>"

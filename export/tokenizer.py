@@ -1,4 +1,17 @@
-"""Reads a checkpoint's tokenizer, checks that it is byte-level BPE, and writes `tokenizer.json`."""
+"""Reads a checkpoint's tokenizer, checks that it is byte-level BPE, and does what its files ask for.
+
+What asks for something where a text is encoded is honoured, or refused by name:
+
+| setting | what becomes of it |
+|---|---|
+| normalizer, pre_tokenizer, added tokens' flags, unk_token, fuse_unk, ignore_merges | honoured by the library |
+| post_processor; add_bos_token and add_eos_token of tokenizer_config.json, where there is no tokenizer.json | its ids before a text: honoured, of a whole prompt; those after it: left out, since the text goes on, with a note |
+| add_prefix_space of tokenizer_config.json | honoured, before that of tokenizer.json |
+| dropout, truncation, padding | for training: left out, as transformers does unless told otherwise |
+| do_lower_case | left out, as transformers does since 4.0, with a note |
+| continuing_subword_prefix, end_of_word_suffix; byte_fallback where bytes are missing | refused: their tokens spell no bytes |
+| trim_offsets, errors, clean_up_tokenization_spaces, model_max_length, split_special_tokens | change no id of a text that is encoded here |
+"""  # noqa: E501 (a table's row is a line)
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -9,13 +22,11 @@ from typing import Any, Final
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from export.checkpoint_files import read_object, read_text
-from export.config import GPT2Config
-from export.encoding import EncodingSettings, settle_encoding
-from export.errors import CheckpointError
-from export.panics import panics_caught
-from export.special_tokens import SpecialTokens, settle_special_tokens
-from export.token_files import END_OF_TEXT, TokenEntry, read_token_files
+from export.config import GPT2Config, read_object
+from export.errors import CheckpointError, panics_caught
+from export.small_files import LARGE, ReadError, read_text
+from export.special_tokens import SpecialTokens, find_special_tokens
+from export.token_files import CONFIG_FILE, END_OF_TEXT, TokenEntry, TokenFiles, read_token_files
 
 _TOKENIZER_FILE: Final = "tokenizer.json"
 _VOCABULARY_FILES: Final = ("vocab.json", "merges.txt")
@@ -38,14 +49,10 @@ class TokenizerFacts:
 
     tokenizer: Tokenizer
     special: SpecialTokens
-    settings: EncodingSettings
+    start_ids: tuple[int, ...]  # ids that stand before a prompt
     vocab_size: int  # ids that the tokenizer knows
     missing_ids: list[list[int]]  # [first, last] of the runs of ids that it lacks: never drawn
-
-    @property
-    def notes(self) -> list[str]:
-        """What the user should know of it, a line each."""
-        return [*self.special.notes, *self.settings.notes]
+    notes: list[str]  # what the user should know of it, a line each
 
 
 def read_facts(folder: Path, config: GPT2Config) -> TokenizerFacts:
@@ -59,16 +66,19 @@ def read_facts(folder: Path, config: GPT2Config) -> TokenizerFacts:
     own_file = _TOKENIZER_FILE if whole else _VOCABULARY_FILES[0]
     tokenizer = read_tokenizer(folder, files.listed)
     with _translated(folder):
-        settings = settle_encoding(folder, tokenizer, files, whole=whole)
-        special = settle_special_tokens(tokenizer, files, config, own_file=own_file)
+        _refuse_settings(folder, tokenizer)
+        _set_for_inference(tokenizer, files)
+        before, after = _find_around(tokenizer) if whole else _find_flagged(tokenizer, files)
+        special = find_special_tokens(tokenizer, files, config, own_file=own_file)
     known = set(tokenizer.get_vocab(with_added_tokens=True).values())
     _refuse_far_ids(folder, tokenizer, known, config.vocab_size)
     return TokenizerFacts(
         tokenizer,
         special,
-        settings,
+        start_ids=before,
         vocab_size=len(known),
         missing_ids=_find_gaps(known | {*special.eos_token_ids}, config.vocab_size),
+        notes=[*special.notes, *_describe_left_out(tokenizer, after, files)],
     )
 
 
@@ -192,7 +202,10 @@ def _read_vocabulary(folder: Path, added: Sequence[TokenEntry]) -> Tokenizer:
     """Build the tokenizer that openai/gpt-2 `src/encoder.py` describes."""
     vocabulary, merges = (folder / name for name in _VOCABULARY_FILES)
     read_object(vocabulary)  # by our limits, before the library has none
-    read_text(merges)
+    try:
+        read_text(merges, most_bytes=LARGE)
+    except ReadError as error:
+        raise CheckpointError(folder, [f"{merges.name} {error}"]) from error
     tokens, pairs = models.BPE.read_file(str(vocabulary), str(merges))
     _refuse_characters(folder, ["".join(pair) for pair in pairs])
     tokenizer = Tokenizer(models.BPE(_extend(folder, tokens, added), pairs))
@@ -216,3 +229,68 @@ def _extend(
             fault = f"{entry.origin}: {entry.text!r} has the id {token_id}, which {owner!r} has too"
             raise CheckpointError(folder, [fault])
     return whole
+
+
+def _refuse_settings(folder: Path, tokenizer: Tokenizer) -> None:
+    model: Any = tokenizer.model
+    faults = [
+        f"the tokenizer's {name} is {value!r}: not implemented"
+        for name in ("continuing_subword_prefix", "end_of_word_suffix")
+        if (value := getattr(model, name))
+    ]
+    lacking = [c for c in pre_tokenizers.ByteLevel.alphabet() if tokenizer.token_to_id(c) is None]
+    if model.byte_fallback and lacking:
+        faults.append(
+            "the tokenizer's byte_fallback is true and bytes are missing: not implemented"
+        )
+    if faults:
+        raise CheckpointError(folder, faults)
+
+
+def _set_for_inference(tokenizer: Tokenizer, files: TokenFiles) -> None:
+    tokenizer.model.dropout = None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    prefix_space = files.settings.get("add_prefix_space")
+    whole: Any = tokenizer.pre_tokenizer
+    steps: Any = whole if isinstance(whole, pre_tokenizers.Sequence) else [whole]
+    for step in steps:
+        if isinstance(step, pre_tokenizers.ByteLevel) and isinstance(prefix_space, bool):
+            step.add_prefix_space = prefix_space
+
+
+def _find_around(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the ids that are put before a text and after it."""
+    texts = map(chr, range(ord("!"), ord("~") + 1))
+    encodings = (tokenizer.encode(text, add_special_tokens=False) for text in texts)
+    plain = next((encoding for encoding in encodings if encoding.ids), None)
+    if plain is None:
+        return (), ()
+    added = tokenizer.post_process(plain)
+    start = added.special_tokens_mask.index(0)
+    return tuple(added.ids[:start]), tuple(added.ids[start + len(plain.ids) :])
+
+
+def _find_flagged(
+    tokenizer: Tokenizer, files: TokenFiles
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the ids that GPT2Tokenizer adds if told to: of the named tokens, or its defaults."""
+
+    def find(name: str) -> tuple[int, ...]:
+        if files.settings.get(f"add_{name}_token") is not True:
+            return ()
+        names = [entry.text for entry in files.find_named(f"{name}_token")]
+        ids = (tokenizer.token_to_id(text) for text in [*names, END_OF_TEXT])
+        return tuple(itertools.islice((i for i in ids if i is not None), 1))
+
+    return find("bos"), find("eos")
+
+
+def _describe_left_out(
+    tokenizer: Tokenizer, after: Sequence[int], files: TokenFiles
+) -> Iterator[str]:
+    if after:
+        names = ", ".join(repr(tokenizer.id_to_token(i)) for i in after)
+        yield f"the tokenizer puts {names} after a text: left out, since the text goes on"
+    if files.settings.get("do_lower_case") is True:
+        yield f"{CONFIG_FILE}: do_lower_case is left out, as in transformers"

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from export.tensor_file import LARGEST_TABLE, TensorFileError
-from export.torch_pickle import StridedTensor, read_state_dict
+from export.safetensors_file import LARGEST_TABLE, TensorFileError
+from export.torch_pickle import StridedTensor, find_tensors, run_pickle
 
 RECORD_MAGIC: Final = b"PK\x03\x04"
 _RECORD_HEADER: Final = struct.Struct("<4s22xHH")  # magic …, lengths of name and extra field
@@ -45,7 +45,9 @@ class TorchArchive:
         self._checked: set[str] = set()
         self._root = _find_root(self._records)
         self._refuse_big_endian()
-        self.views: Mapping[str, StridedTensor] = read_state_dict(self._read_small("data.pkl"))
+        self.views: Mapping[str, StridedTensor] = find_tensors(
+            run_pickle(self._read_small("data.pkl"))[0]
+        )
 
     def find_storage(self, key: str) -> tuple[int, int] | None:
         """Return where a storage begins and how many bytes it has; None if it is not there."""
@@ -96,11 +98,7 @@ class _BoundedReads:
         self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
 
     def read(self, size: int = -1) -> bytes:
-        """Read as a file does.
-
-        Raises:
-            TensorFileError: if more than a table's bytes are asked for.
-        """
+        """Read as a file does."""
         if size > LARGEST_TABLE:
             raise TensorFileError(f"its directory has {size} bytes: too many to be torch's")
         return self._file.read(LARGEST_TABLE if size < 0 else size)

@@ -1,38 +1,39 @@
-"""Reads one `pytorch_model.bin` without torch and without running code from the file."""
+"""Reads one `pytorch_model.bin` without torch and without running code from the file.
 
-from collections.abc import Mapping
+Since 1.6 torch writes a zip archive (`export.torch_archive`), before it wrote a stream of pickles
+(`_legacy_save` in `torch/serialization.py`).
+"""
+
+import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from export.tensor_file import DTYPES, TensorFileError, TensorInfo, read_flat, refuse_larger
+from export.safetensors_file import (
+    DTYPES,
+    LARGEST_TABLE,
+    TensorFileError,
+    TensorInfo,
+    read_flat,
+    refuse_larger,
+)
 from export.torch_archive import RECORD_MAGIC, TorchArchive
-from export.torch_pickle import StridedTensor
-from export.torch_stream import PICKLE_MAGIC, TorchStream
+from export.torch_pickle import StridedTensor, TorchStorage, find_tensors, run_pickle
 
-
-class _Format(Protocol):
-    """What the two formats of torch have in common."""
-
-    views: Mapping[str, StridedTensor]
-
-    def find_storage(self, key: str) -> tuple[int, int] | None: ...
-
-    def check_storage(self, key: str) -> None: ...
+_PICKLE_MAGIC: Final = b"\x80"
+_MAGIC_NUMBER: Final = 0x1950A86A20F9469CFC6C
+_VERSION: Final = 1001
+_COUNT_SIZE: Final = 8
 
 
 class TorchFile:
     """The tensors of one open file by name."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        """Read the table of tensors of `file`, which is `path` opened.
-
-        Raises:
-            TensorFileError: if the file is no state dict in a format of torch.
-            OSError: if it cannot be read.
-        """
+        """Read the table of tensors of `file`, which is `path` opened."""
         self._file = file
         self._content = _open_format(file)
         self.tensors: dict[str, TensorInfo] = {}
@@ -42,12 +43,7 @@ class TorchFile:
             refuse_larger(name, self.tensors[name], path.stat().st_size)
 
     def read(self, name: str) -> NDArray[Any]:
-        """Return one tensor in its own dtype, in C order.
-
-        Raises:
-            TensorFileError: if its storage is damaged.
-            OSError: if the file cannot be read.
-        """
+        """Return one tensor in its own dtype, in C order."""
         view = self._content.views[name]
         dtype = view.storage.dtype
         self._content.check_storage(view.storage.key)
@@ -61,10 +57,10 @@ class TorchFile:
         return np.asarray(strided, order="C")
 
     def _find_storage(self, name: str, view: StridedTensor) -> tuple[int, int]:
-        place = self._content.find_storage(view.storage.key)
-        if place is None:
+        found = self._content.find_storage(view.storage.key)
+        if found is None:
             raise TensorFileError(f"the storage of {name} is missing")
-        return place
+        return found
 
     def _check_bounds(self, name: str, view: StridedTensor) -> None:
         """Refuse a tensor that reaches beyond its storage, or a storage that is not there whole."""
@@ -78,11 +74,77 @@ class TorchFile:
             raise TensorFileError(f"{name} reaches beyond its storage")
 
 
-def _open_format(file: BinaryIO) -> _Format:
+class _TorchStream:
+    """The table of tensors of a file from before 1.6, and where its storages lie.
+
+    Five pickles, one after the other: a magic number, the version of the format, facts about the
+    machine, the table of tensors, the list of storages. Then each storage of that list: the number
+    of its elements, in 8 bytes, and the elements. There are no checksums.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        pickles = io.BytesIO(file.read(LARGEST_TABLE))
+        _check_start(pickles)
+        table, storages = run_pickle(pickles)
+        self.views: Mapping[str, StridedTensor] = find_tensors(table)
+        keys = _check_keys(run_pickle(pickles)[0], storages)
+        self._storages = _locate(file, pickles.tell(), [storages[key] for key in keys])
+
+    def find_storage(self, key: str) -> tuple[int, int] | None:
+        """Return where a storage begins and how many bytes it has; None if it is not there."""
+        return self._storages.get(key)
+
+    def check_storage(self, key: str) -> None:
+        """Do nothing: there is no checksum."""
+
+
+def _open_format(file: BinaryIO) -> TorchArchive | _TorchStream:
     magic = file.read(len(RECORD_MAGIC))
     file.seek(0)
     if magic == RECORD_MAGIC:
         return TorchArchive(file)
-    if magic.startswith(PICKLE_MAGIC):
-        return TorchStream(file)
+    if magic.startswith(_PICKLE_MAGIC):
+        return _TorchStream(file)
     raise TensorFileError("it is neither a zip archive nor a pickle, as torch writes them")
+
+
+def _check_start(pickles: BinaryIO) -> None:
+    if run_pickle(pickles)[0] != _MAGIC_NUMBER:
+        raise TensorFileError("it is a pickle, but none that torch wrote")
+    version = run_pickle(pickles)[0]
+    if version != _VERSION:
+        raise TensorFileError("it is in a version of torch's format that is not known")
+    machine = run_pickle(pickles)[0]
+    if not isinstance(machine, dict) or machine.get("little_endian") is not True:
+        raise TensorFileError("it was written on a big-endian machine")
+
+
+def _check_keys(keys: object, storages: Mapping[str, TorchStorage]) -> Sequence[str]:
+    """Return the list of storages, each of which the table must have told about, and once."""
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise TensorFileError("it has no list of its storages")
+    if not storages.keys() >= set(keys):
+        raise TensorFileError("it lists a storage of which its table says nothing")
+    if len(set(keys)) < len(keys):
+        raise TensorFileError("it lists a storage twice")
+    return keys
+
+
+def _locate(
+    file: BinaryIO, start: int, storages: Sequence[TorchStorage]
+) -> dict[str, tuple[int, int]]:
+    """Return where the elements of each storage begin and how many bytes they are."""
+    found: dict[str, tuple[int, int]] = {}
+    end = file.seek(0, io.SEEK_END)
+    for storage in storages:
+        file.seek(start)
+        count = int.from_bytes(file.read(_COUNT_SIZE), "little")
+        start += _COUNT_SIZE
+        size = storage.elements * DTYPES[storage.dtype].itemsize
+        if start + size > end:
+            raise TensorFileError("it ends before its last storage does")
+        if count != storage.elements:
+            raise TensorFileError("a storage of it has another length than its table says")
+        found[storage.key] = (start, size)
+        start += size
+    return found

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
-from export.tensor_file import Shape, TensorFileError
-from export.weight_names import list_some
+from export.errors import list_some
+from export.safetensors_file import Shape, TensorFileError
 
 # torch's storage classes -> the dtype as safetensors names it.
 _STORAGES: Final[Mapping[str, str]] = {
@@ -35,7 +35,7 @@ _LARGEST_COUNT: Final = 2**48  # of elements; the products of a few stay small i
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
+class TorchStorage:
     """A run of elements in a file; several tensors may share it."""
 
     dtype: str
@@ -48,7 +48,7 @@ class Storage:
 class StridedTensor:
     """A view of a storage, counted in elements."""
 
-    storage: Storage
+    storage: TorchStorage
     offset: int
     shape: Shape
     strides: Shape
@@ -85,15 +85,6 @@ _NAMES: Final = frozenset(
 )
 
 
-def read_state_dict(content: bytes) -> dict[str, StridedTensor]:
-    """Return the tensors that a pickle names, as `find_tensors` does.
-
-    Raises:
-        TensorFileError: if the pickle is damaged, is no table, or needs more than tensors take.
-    """
-    return find_tensors(run_pickle(content)[0])
-
-
 def find_tensors(table: object) -> dict[str, StridedTensor]:
     """Return the tensors of what a pickle describes; what else stands in its table is left out.
 
@@ -113,7 +104,7 @@ def find_tensors(table: object) -> dict[str, StridedTensor]:
     return tensors
 
 
-def run_pickle(content: bytes | BinaryIO) -> tuple[object, Mapping[str, Storage]]:
+def run_pickle(content: bytes | BinaryIO) -> tuple[object, Mapping[str, TorchStorage]]:
     """Return what a pickle describes, and by their keys the whole storages that it refers to.
 
     Of a stream only this pickle is read; all of it must be in memory, or bounded otherwise.
@@ -138,7 +129,7 @@ class _Machine:
         self._stack: list[object] = []
         self._marks: list[int] = []
         self._memo: dict[int, object] = {}
-        self.storages: dict[str, Storage] = {}
+        self.storages: dict[str, TorchStorage] = {}
 
     def run(self, content: bytes | BinaryIO) -> object:
         """Return the object that the pickle describes."""
@@ -157,50 +148,49 @@ class _Machine:
             case "NONE" | "NEWFALSE" | "NEWTRUE":
                 self._stack.append({"NEWFALSE": False, "NEWTRUE": True}.get(opcode))
             case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
-                place = argument if isinstance(argument, int) else len(self._memo)
-                self._memo[place] = self._stack[-1]
+                index = argument if isinstance(argument, int) else len(self._memo)
+                self._memo[index] = self._stack[-1]
             case "BINGET" | "LONG_BINGET" if isinstance(argument, int):
                 self._stack.append(self._memo[argument])
             case "MARK":
                 self._marks.append(len(self._stack))
             case _:
-                self._step_of_parts(opcode, argument)
+                self._put_together(opcode, argument)
 
-    def _step_of_parts(self, opcode: str, argument: object) -> None:
-        """Do one of the opcodes that put values together."""
+    def _put_together(self, opcode: str, argument: object) -> None:
         match opcode:
             case "EMPTY_TUPLE" | "TUPLE1" | "TUPLE2" | "TUPLE3":
                 size = 0 if opcode == "EMPTY_TUPLE" else int(opcode[-1])
-                self._stack.append(tuple(self._pop_from(len(self._stack) - size)))
+                self._stack.append(tuple(self._pop(size)))
             case "TUPLE":
-                self._stack.append(tuple(self._pop_from(self._marks.pop())))
+                self._stack.append(tuple(self._pop_marked()))
             case "EMPTY_LIST":
                 self._stack.append([])
             case "EMPTY_DICT":
                 self._stack.append({})
             case "APPEND" | "APPENDS":
-                self._extend(self._pop_items(single=opcode == "APPEND", size=1))
+                self._extend(self._pop(1) if opcode == "APPEND" else self._pop_marked())
             case "SETITEM" | "SETITEMS":
-                self._set(self._pop_items(single=opcode == "SETITEM", size=2))
+                self._set(self._pop(2) if opcode == "SETITEM" else self._pop_marked())
             case "GLOBAL":
                 self._stack.append(_check_name(*str(argument).split(" ", 1)))
             case "STACK_GLOBAL":
-                self._stack.append(_check_name(*self._pop_from(len(self._stack) - 2)))
+                self._stack.append(_check_name(*self._pop(2)))
             case "BINPERSID":
                 self._stack.append(self._find_storage(self._stack.pop()))
             case "REDUCE":
-                self._stack.append(_rebuild(*self._pop_from(len(self._stack) - 2)))
+                self._stack.append(_rebuild(*self._pop(2)))
             case "BUILD":
                 self._stack.pop()  # the `_metadata` of a state dict: versions of its modules
             case _:
                 raise TensorFileError(f"it uses the opcode {opcode}, which no state dict needs")
 
-    def _pop_items(self, *, single: bool, size: int) -> list[object]:
-        """Return what is to be put into the list or table below it."""
-        return self._pop_from(len(self._stack) - size if single else self._marks.pop())
+    def _pop_marked(self) -> list[object]:
+        return self._pop(len(self._stack) - self._marks.pop())
 
-    def _pop_from(self, start: int) -> list[object]:
-        if not 0 <= start <= len(self._stack):
+    def _pop(self, count: int) -> list[object]:
+        start = len(self._stack) - count
+        if start < 0 or count < 0:
             raise IndexError("its stack is too short")
         items = self._stack[start:]
         del self._stack[start:]
@@ -220,7 +210,7 @@ class _Machine:
             if isinstance(key, str):  # what has no name is no weight
                 table[key] = value
 
-    def _find_storage(self, identity: object) -> Storage:
+    def _find_storage(self, identity: object) -> TorchStorage:
         """Return what a persistent id stands for.
 
         It is ("storage", class, key, device, elements), and before torch 1.6 also None or, for a
@@ -228,14 +218,14 @@ class _Machine:
         """
         match identity:
             case ("storage", _Name("torch", name), str(key), _, elements, *part):
-                whole = Storage(_STORAGES[name], key, _as_count(elements))
+                whole = TorchStorage(_STORAGES[name], key, _as_count(elements))
                 if self.storages.setdefault(key, whole) != whole:
                     raise TensorFileError("it tells two things about one storage")
                 return _cut(whole, part)
         raise TensorFileError("it refers to something that is no storage")
 
 
-def _cut(whole: Storage, part: list[object]) -> Storage:
+def _cut(whole: TorchStorage, part: list[object]) -> TorchStorage:
     match part:
         case [] | [None]:
             return whole
@@ -258,7 +248,7 @@ def _rebuild(function: object, arguments: object) -> object:
     match arguments:
         case () if function == _ORDERED_DICT:
             return {}
-        case (Storage() as storage, offset, tuple(shape), tuple(strides), *_) if (
+        case (TorchStorage() as storage, offset, tuple(shape), tuple(strides), *_) if (
             function in _REBUILD_TENSOR
         ):
             return StridedTensor(storage, _as_count(offset), _as_sizes(shape), _as_sizes(strides))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import tokenizers
 from tokenizers.pre_tokenizers import ByteLevel
 
-from export.panics import PanicError, panics_caught
+from export.errors import PanicError, panics_caught
 from export.small_files import parse_json
 from gpt2cli.errors import ModelError, PromptError
 from gpt2cli.model_folder import ModelFolder

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from export.checkpoint import Array
+from export.weights import Array
 
 
 class ArrayWeights:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, TypedDict, Unpack
 
 from export.convert import convert
-from export.precision import Precision
+from export.storage import Precision
 from tests.checkpoints import CheckpointDtype, CheckpointShape, TokenizerKind, write_checkpoint
 
 # Two of everything that can be two; an odd n_positions, an odd vocabulary, every id decodes.

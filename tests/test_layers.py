@@ -20,24 +20,19 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "export": ("gpt2cli",),
     "export.errors": ("export",),
     "export.whole": (*_TENSORS, "export"),
-    "export.panics": (*_TENSORS, "export"),
     "export.small_files": (*_TENSORS, "export"),
-    "export.precision": ("pathlib", "export"),
-    "export.config": (*_TENSORS, "export.graph", "export.reference"),
-    "export.tensor_file": ("onnx", "onnxruntime", "export"),
-    "export.torch_pickle": (*_TENSORS, "io", "pathlib", "export.torch_file", "export.checkpoint"),
-    "export.torch_archive": ("numpy", "onnx", "onnxruntime", "export.config", "export.torch_file"),
-    "export.torch_stream": ("numpy", "onnx", "onnxruntime", "export.config", "export.torch_file"),
-    "export.torch_file": ("onnx", "onnxruntime", "export.config", "export.checkpoint"),
-    "export.safetensors_file": ("onnx", "onnxruntime", "export.config", "export.checkpoint"),
-    "export.sharded_file": ("onnx", "onnxruntime", "export.config", "export.checkpoint"),
-    "export.weight_names": (*_TENSORS, "export"),
+    "export.config": (*_TENSORS, "export.weights", "export.reference"),
+    "export.weights": ("onnx", "onnxruntime", "export.checkpoint", "export.storage"),
+    "export.safetensors_file": ("onnx", "onnxruntime", "export.config", "export.weights"),
+    "export.torch_pickle": (*_TENSORS, "io", "pathlib", "export.torch_file", "export.weights"),
+    "export.torch_archive": (*_TENSORS, "export.config", "export.torch_file"),
+    "export.torch_file": ("onnx", "onnxruntime", "export.config", "export.weights"),
     "export.checkpoint": ("onnx", "onnxruntime", "export.graph", "export.reference"),
-    "export.token_files": (*_TENSORS, "export.config", "export.special_tokens", "export.tokenizer"),
-    "export.special_tokens": (*_TENSORS, "export.encoding", "export.tokenizer"),
-    "export.encoding": (*_TENSORS, "export.config", "export.tokenizer"),
-    "export.tokenizer": (*_TENSORS, "export.graph", "export.reference"),
-    "export.manifest": (*_TENSORS, "export.graph", "export.checkpoint", "export.convert"),
+    "export.token_files": (*_TENSORS, "export.special_tokens", "export.tokenizer"),
+    "export.special_tokens": (*_TENSORS, "export.tokenizer"),
+    "export.tokenizer": (*_TENSORS, "export.weights"),
+    "export.manifest": (*_TENSORS, "export.weights"),
+    "export.storage": ("onnx", "onnxruntime", "export"),
     "export.graph": ("pathlib", "safetensors", "huggingface_hub", "onnxruntime"),
     "export.reference": ("onnx", "onnxruntime", "export.graph", "export.check"),
     "export.check": ("onnx", "export.graph", "export.convert"),
@@ -190,7 +185,6 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "pickletools": ("export.torch_pickle",),
     "zipfile": ("export.torch_archive",),
     "tokenizers": (
-        "export.encoding",
         "export.special_tokens",
         "export.token_files",
         "export.tokenizer",
@@ -204,7 +198,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 # Modules of `export` that are light enough for all, and spare a double.
-_LIGHT: Final = ("export.panics", "export.small_files", "export.whole")
+_LIGHT: Final = ("export.errors", "export.small_files", "export.whole")
 
 # The modules that may rename files: the second moves a model away that is to be removed.
 _RENAMING: Final = ("export/whole.py", "gpt2cli/store/catalogue.py")

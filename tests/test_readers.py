@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
+from export.checkpoint import ShardedFile
 from export.config import read_config
 from export.errors import ExportError
 from export.safetensors_file import SafetensorsFile
-from export.sharded_file import ShardedFile
 from export.token_files import read_token_files
 from export.tokenizer import read_tokenizer
 from gpt2cli import user_settings

@@ -114,7 +114,7 @@ def export_to(
     """
     with _telling_damage(checkpoint, origin), _translated():
         from export.convert import convert
-        from export.precision import Precision
+        from export.storage import Precision
 
         convert(
             checkpoint,
@@ -150,12 +150,17 @@ def local_origin(checkpoint: Path) -> dict[str, Any]:
     Raises:
         ModelError: if the folder cannot be read.
     """
-    from export.origin import describe_local
-
     try:
-        return describe_local(checkpoint)
+        paths = sorted(
+            p for p in checkpoint.iterdir() if p.is_file() and not p.name.startswith(".")
+        )
+        stats = {path.name: path.stat() for path in paths}
     except OSError as error:
         raise ModelError(f"{checkpoint} cannot be read: {error.strerror}") from error
+    return {
+        "path": str(checkpoint.resolve()),
+        "files": {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()},
+    }
 
 
 def check_again(folder: ModelFolder, provider: str) -> None:
@@ -169,7 +174,7 @@ def check_again(folder: ModelFolder, provider: str) -> None:
     if (onnxruntime.__version__, provider) in folder.checked:
         return
     with _translated():
-        from export.recheck import recheck
+        from export.check import recheck
 
         recheck(folder.path, provider)
 
@@ -180,7 +185,7 @@ def describe_folder(folder: Path) -> dict[str, Any]:
     Raises:
         ModelError: if its files cannot be read.
     """
-    from export.describe import describe
+    from export.folder_weights import describe
 
     try:
         with _translated():

@@ -10,8 +10,8 @@ from export.check import Expectation
 from export.config import read_config
 from export.errors import CheckError
 from export.folder_weights import FolderWeights
-from export.precision import Precision
 from export.reference import Reference
+from export.storage import Precision
 from gpt2cli.engine import DeviceFullError, Engine, profile_step
 from tests.bench.cuda_setup import Setup, emptied
 
@@ -41,7 +41,7 @@ class Checks:
         config = read_config(self._setup.checkpoint)
         weights, text = FolderWeights(folder.graph_file), self._setup.draw_ids(1, _TEXT)
         oracle = Reference(config, weights, dtype=np.float32).logits(text, _ASKED)  # [K, V]
-        expected = Expectation(config, weights, text, _ASKED)
+        expected = Expectation(config, weights, text, _ASKED, precision=Precision(precision))
         engine = self._setup.open_engine(precision, slots=2)
         whole = engine.extend(0, text, _ASKED)
         first, _ = engine.extend(1, text[:18], [0, 1, 17]), engine.extend(1, text[18:-1], [0])
@@ -60,7 +60,7 @@ class Checks:
                 difference = np.abs(logits - oracle[_ASKED.index(position)]).max()
                 furthest = max(furthest, float(difference))
                 try:
-                    expected.compare(logits, position, way, precision=Precision(precision))
+                    expected.compare(logits, position, way)
                 except CheckError as error:
                     found |= {f"fault {way}": str(error), "right": False}
             found[f"largest difference {way}"] = furthest

@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 
 from export.convert import convert
-from export.precision import Precision
+from export.storage import Precision
 from gpt2cli.engine import Device, ask_driver, preload_libraries, require_device, try_cuda
 from gpt2cli.engine.captured import captured
 from gpt2cli.errors import DeviceError

@@ -26,7 +26,7 @@ import numpy as np
 import onnxruntime
 
 from export.convert import DATA_FILE, convert
-from export.precision import Precision
+from export.storage import Precision
 from gpt2cli.engine import Device, Engine, count_cores
 from gpt2cli.machine import find_cpu_name
 from gpt2cli.model_folder import read_model_folder

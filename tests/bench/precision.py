@@ -25,8 +25,7 @@ import onnxruntime
 from export.checkpoint import open_checkpoint
 from export.config import read_config
 from export.convert import DATA_FILE, convert, write_model
-from export.precision import Precision
-from export.storage import FLOAT32, STORAGES, BlockFormat, Storage
+from export.storage import FLOAT32, STORAGES, BlockFormat, Precision, Storage
 from gpt2cli.engine import Device, Engine, count_cores
 from gpt2cli.machine import find_cpu_name
 from gpt2cli.model_folder import read_model_folder

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from export.graph_files import CPU_MODEL_FILE, MODEL_FILE
+from export.manifest import CPU_MODEL_FILE, MODEL_FILE
 from tests.export.conversions import SMALLEST_SHAPE
 from tests.export.prepared import PreparedCase
 from tests.model_folders import ModelFolders

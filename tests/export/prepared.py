@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from export.checkpoint import open_checkpoint
 from export.config import GPT2Config, read_config
-from export.graph_files import MODEL_FILE
+from export.manifest import MODEL_FILE
 from export.reference import Reference
 from tests.export.graph_session import GraphSession
 from tests.model_folders import ModelFolders

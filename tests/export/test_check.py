@@ -12,11 +12,12 @@ import pytest
 from onnx import helper, numpy_helper
 
 from export.check import check_full, check_short
-from export.checkpoint import expected_weights, open_checkpoint
+from export.checkpoint import open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckError
-from export.graph_files import CPU_MODEL_FILE, MODEL_FILE, find_graphs
 from export.graph_runner import GraphRunner, open_session
+from export.manifest import CPU_MODEL_FILE, MODEL_FILE, find_graphs
+from export.weights import expected_weights
 from tests.array_weights import ArrayWeights
 from tests.checkpoints import CheckpointShape, FloatArray, make_tensors
 from tests.model_folders import ModelFolders

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from export.check import NOISE_FACTORS, TOLERANCE, Expectation
-from export.checkpoint import expected_weights, open_checkpoint
+from export.checkpoint import open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckError
-from export.precision import Precision
 from export.reference import Reference
+from export.storage import Precision
+from export.weights import expected_weights
 from tests.array_weights import ArrayWeights
 from tests.checkpoints import FloatArray
 

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from export.checkpoint import Checkpoint, expected_weights, open_checkpoint
+from export.checkpoint import Checkpoint, open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckpointError
-from export.tensor_file import TensorFileError, TensorInfo
+from export.safetensors_file import TensorFileError, TensorInfo
+from export.weights import expected_weights
 from tests.array_weights import ArrayWeights
 from tests.checkpoints import (
     CheckpointDtype,
@@ -286,9 +287,8 @@ def test_a_damaged_weight_is_a_fault_among_the_others(tmp_path: pathlib.Path) ->
 class FailingFile:
     """A file of one weight that cannot be read."""
 
-    tensors: Mapping[str, TensorInfo] = {"transformer.ln_f.bias": TensorInfo("F32", (4,))}
-
     def __init__(self, error: Exception) -> None:
+        self.tensors = {"transformer.ln_f.bias": TensorInfo("F32", (4,))}
         self._error = error
 
     def read(self, name: str) -> npt.NDArray[Any]:

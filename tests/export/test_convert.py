@@ -16,11 +16,10 @@ from export.checkpoint import open_checkpoint
 from export.config import read_config
 from export.convert import convert
 from export.graph import GRAPH_VERSION
-from export.graph_files import find_graph_for, find_graphs
-from export.origin import describe_local
-from export.precision import Precision
+from export.manifest import find_graphs
 from export.reference import Reference
-from tests.checkpoints import CheckpointShape, make_tensors, write_checkpoint
+from export.storage import Precision
+from tests.checkpoints import CheckpointShape, make_tensors, write_checkpoint, write_safetensors
 from tests.export.conversions import MODEL_FILES, SMALLEST_SHAPE, STAGES, list_tree, read_manifest
 from tests.export.graph_session import TOLERANCE, GraphSession, difference
 from tests.model_folders import SMALL_SHAPE, ModelFolders
@@ -52,8 +51,6 @@ def test_there_is_a_graph_for_the_cpu_where_it_has_the_operator(
     folder = model_folders(shape, precision=precision)
     graphs = find_graphs(folder)
     assert [graph.name for graph in graphs] == names
-    assert find_graph_for(folder, "CPUExecutionProvider").name == names[-1]
-    assert find_graph_for(folder, "CUDAExecutionProvider").name == "model.onnx"
     first, *others = (list_external(graph) for graph in graphs)
     assert all(other == first for other in others)
 
@@ -119,16 +116,7 @@ def test_the_description_is_true(model_folders: ModelFolders) -> None:
     assert manifest["checked"] == [
         {"onnxruntime": onnxruntime.__version__, "provider": "CPUExecutionProvider"}
     ]
-    assert manifest["source"] == describe_local(source)
-
-
-def test_a_local_source_is_told_by_path_sizes_and_times(tmp_path: pathlib.Path) -> None:
-    """Hidden files and folders are no part of it."""
-    (tmp_path / "a").write_bytes(b"123")
-    (tmp_path / ".hidden").write_bytes(b"")
-    (tmp_path / "folder").mkdir()
-    os.utime(tmp_path / "a", ns=(7, 7))
-    assert describe_local(tmp_path) == {"path": str(tmp_path.resolve()), "files": {"a": [3, 7]}}
+    assert manifest["source"] == {"path": str(source.resolve())}
 
 
 def test_another_origin_is_stored_as_it_is_given(
@@ -253,6 +241,20 @@ def test_the_stages_are_reported_in_order(checkpoint: pathlib.Path, tmp_path: pa
     stages.clear()
     convert(checkpoint, tmp_path / "full", full_check=True, report=stages.append)
     assert tuple(stages[:4]) == (*STAGES, "checking ragged rows")
+
+
+def test_what_was_left_out_is_told_in_one_printable_line(tmp_path: pathlib.Path) -> None:
+    """Whatever the names hold."""
+    source = write_checkpoint(tmp_path / "source", SMALLEST_SHAPE)
+    tensors = {f"a\nb.{name}": tensor for name, tensor in make_tensors(SMALLEST_SHAPE).items()}
+    tensors["a\nb.score.weight"] = np.ones(1, np.float32)
+    write_safetensors(source / "model.safetensors", tensors)
+    notes: list[str] = []
+    convert(source, tmp_path / "out", note=notes.append)
+    assert notes == [
+        "a\\nb. was left off the names of all weights; "
+        "score.* was left out, since the language model has no use for it"
+    ]
 
 
 def test_the_folder_has_the_permissions_that_the_umask_asks(

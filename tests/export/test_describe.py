@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from export.describe import describe
+from export.folder_weights import describe
 from tests.checkpoints import make_tensors
 from tests.model_folders import SMALL_SHAPE, ModelFolders
 

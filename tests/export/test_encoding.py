@@ -25,7 +25,7 @@ def test_a_text_has_the_ids_of_transformers(tmp_path: pathlib.Path, name: str) -
     """Special tokens read as such, as they do there; what stands before a prompt is among them."""
     facts = read(tmp_path, CASES[name])
     ids = facts.tokenizer.encode(CASES[name].text, add_special_tokens=False).ids
-    assert [*facts.settings.start_ids, *ids] == STORED[name]["ids"]
+    assert [*facts.start_ids, *ids] == STORED[name]["ids"]
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if STORED[name]["bos"] is not None])
@@ -83,7 +83,7 @@ def test_what_is_put_after_a_text_is_left_out_with_a_note(tmp_path: pathlib.Path
     """The completion goes on from there; what is put before it stays."""
     ends = {"type": "BertProcessing", "sep": ["<|endoftext|>", 256], "cls": ["!", 0]}
     facts = read_changed(tmp_path, lambda raw: raw.update(post_processor=ends))
-    assert facts.settings.start_ids == (0,)
+    assert facts.start_ids == (0,)
     [note] = facts.notes
     assert (
         note == "the tokenizer puts '<|endoftext|>' after a text: left out, since the text goes on"

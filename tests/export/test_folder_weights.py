@@ -8,7 +8,7 @@ import pytest
 
 from export.errors import CheckError
 from export.folder_weights import FolderWeights
-from export.precision import Precision
+from export.storage import Precision
 from tests.checkpoints import make_tensors
 from tests.model_folders import ODD_N_INNER, ODD_SHAPE, SMALL_SHAPE, ModelFolders
 

@@ -11,7 +11,7 @@ import pytest
 
 from export.checkpoint import open_checkpoint
 from export.convert import convert
-from export.tensor_file import DTYPES
+from export.safetensors_file import DTYPES
 from tests.checkpoints import FloatArray, make_tensors, write_checkpoint, write_safetensors
 from tests.export.conversions import SMALLEST_SHAPE
 from tests.export.torch_files import DATA_FOLDER, write_state_dict

@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto
 
 from export.attention import AttentionForm
-from export.checkpoint import expected_weights
 from export.config import GPT2Config, read_config
 from export.graph import build_graph, inputs_of, outputs_of
+from export.weights import expected_weights
 from tests.checkpoints import CheckpointShape
 from tests.export.graph_session import (
     TOLERANCE,

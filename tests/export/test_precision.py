@@ -7,6 +7,7 @@ the operators round first, so the bounds are wider than float32's, and the check
 import dataclasses
 import itertools
 import pathlib
+import shutil
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,12 +21,18 @@ from export.convert import convert
 from export.errors import CheckpointError
 from export.folder_weights import FolderWeights
 from export.graph import build_graph
-from export.precision import Precision
+from export.manifest import CPU_MODEL_FILE, MODEL_FILE
 from export.reference import Reference
-from export.storage import STORAGES
+from export.storage import STORAGES, Precision
 from tests.checkpoints import make_tensors, write_checkpoint, write_safetensors
 from tests.export.conversions import list_tree, read_manifest
-from tests.export.graph_session import FloatArray, GraphSession, difference, take_row
+from tests.export.graph_session import (
+    TOLERANCE,
+    FloatArray,
+    GraphSession,
+    difference,
+    take_row,
+)
 from tests.model_folders import ODD_N_INNER, ODD_SHAPE, SMALL_SHAPE, ModelFolders
 
 _LOWER: Final = (Precision.FP16, Precision.INT8, Precision.INT4)
@@ -74,6 +81,27 @@ def test_all_positions_agree_with_the_oracle(
     expected = Reference(read_config(folder), weights).logits(ids, range(len(ids)))
     assert found.dtype == np.float32
     assert difference(found, expected) <= _TOLERANCES[precision]
+
+
+@in_blocks
+@either_head
+@pytest.mark.parametrize("name", [MODEL_FILE, CPU_MODEL_FILE])
+def test_with_products_in_float32_nothing_but_float32_is_lost(
+    model_folders: ModelFolders, tmp_path: pathlib.Path, precision: Precision, tied: bool, name: str
+) -> None:
+    """The bounds above would hide a wrong operand; at accuracy level 1 nothing is rounded."""
+    folder = shutil.copytree(make_odd(model_folders, precision, tied=tied), tmp_path / "exact")
+    model = onnx.load(folder / name, load_external_data=False)
+    for attribute in (a for node in model.graph.node for a in node.attribute):
+        if attribute.name == "accuracy_level":
+            attribute.i = 1
+    onnx.save_model(model, folder / name)
+    config, ids = read_config(folder), draw_ids(2, ODD_SHAPE.n_positions)
+    graph = GraphSession(folder, config, name=name)
+    cache = graph.make_cache(rows=1, capacity=len(ids))
+    found = np.concatenate([graph.run([ids[a:b]], [a], cache)[0] for a, b in ((0, 9), (9, 35))])
+    expected = Reference(config, FolderWeights(folder / name)).logits(ids, range(len(ids)))
+    assert difference(found, expected) <= TOLERANCE
 
 
 # What a batch changes: nothing, bit for bit.

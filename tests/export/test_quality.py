@@ -7,8 +7,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from export.config import read_config
-from export.precision import Precision
-from export.storage import STORAGES
+from export.storage import STORAGES, Precision
 from tests.export.graph_session import GraphSession
 from tests.model_folders import ModelFolders
 

@@ -11,8 +11,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from export.check import recheck
 from export.errors import CheckError
-from export.recheck import recheck
 from tests.model_folders import ModelFolders
 
 _CPU = "CPUExecutionProvider"

@@ -6,9 +6,10 @@ import statistics
 import numpy as np
 import pytest
 
-from export.checkpoint import expected_weights, open_checkpoint
+from export.checkpoint import open_checkpoint
 from export.config import read_config
 from export.reference import Reference, attention, gelu_erf, gelu_tanh, layer_norm, softmax
+from export.weights import expected_weights
 from tests.array_weights import ArrayWeights
 from tests.export.graph_session import TOLERANCE, difference
 from tests.export.prepared import PreparedCase

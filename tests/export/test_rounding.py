@@ -10,21 +10,20 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from export.precision import Precision
-from export.rounding import round_entering
-from export.storage import FLOAT32, STORAGES, BlockFormat, Storage, quantise
+from export.check import round_entering
+from export.storage import FLOAT32, STORAGES, BlockFormat, Precision, Storage, quantise
 
 
 def test_fp32_rounds_nothing() -> None:
     """The same numbers come out."""
     x = np.array([[1 / 3, 2.0]], np.float32)
-    assert np.array_equal(round_entering(x, storage=STORAGES[Precision.FP32]), x)
+    assert np.array_equal(round_entering(x, STORAGES[Precision.FP32]), x)
 
 
 def test_fp16_rounds_to_eleven_bits() -> None:
     """2049 lies between two numbers of float16; the even one is taken, in the dtype it had."""
     x = np.array([[2049.0, 0.5]], np.float32)
-    found = round_entering(x, storage=STORAGES[Precision.FP16])
+    found = round_entering(x, STORAGES[Precision.FP16])
     assert found.tolist() == [[2048.0, 0.5]]
     assert found.dtype == np.float32
 
@@ -33,7 +32,7 @@ def test_each_block_of_a_row_has_a_step_of_its_own() -> None:
     """127 makes steps of 1, 254 in the next block steps of 2; zeros stay zeros."""
     x = np.zeros((1, 140), np.float32)
     x[0, :2], x[0, 64:66] = [127, 0.6], [254, 2.9]
-    found = round_entering(x, storage=STORAGES[Precision.INT8])
+    found = round_entering(x, STORAGES[Precision.INT8])
     assert found.shape == x.shape
     assert found[0, [0, 1, 64, 65]].tolist() == [127, 1, 254, 2]
     assert not found[0, 66:].any()

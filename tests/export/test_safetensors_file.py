@@ -12,8 +12,7 @@ import pytest
 from export.checkpoint import open_checkpoint
 from export.config import read_config
 from export.errors import CheckpointError
-from export.safetensors_file import SafetensorsFile
-from export.tensor_file import TensorFileError, TensorInfo
+from export.safetensors_file import SafetensorsFile, TensorFileError, TensorInfo
 from tests.checkpoints import write_checkpoint
 from tests.export.conversions import SMALLEST_SHAPE
 

@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from export.precision import Precision
-from export.storage import FLOAT16, FLOAT32, STORAGES, BlockFormat, Storage, encode, quantise
+from export.storage import (
+    FLOAT16,
+    FLOAT32,
+    STORAGES,
+    BlockFormat,
+    Precision,
+    Storage,
+    encode,
+    quantise,
+)
 
 
 def test_eight_bits_are_bytes_around_128() -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from export.tensor_file import TensorFileError
+from export.safetensors_file import TensorFileError
 from export.torch_file import TorchFile
 from tests.export.torch_files import (
     program,

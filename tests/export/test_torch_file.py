@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from export.tensor_file import TensorInfo
+from export.safetensors_file import TensorInfo
 from export.torch_file import TorchFile
 from tests.checkpoints import make_tensors
 from tests.export.conversions import SMALLEST_SHAPE

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from export.tensor_file import TensorFileError
-from export.torch_pickle import Storage, StridedTensor, read_state_dict
+from export.safetensors_file import TensorFileError
+from export.torch_pickle import StridedTensor, TorchStorage, find_tensors, run_pickle
 from tests.export.torch_files import (
     DATA_FOLDER,
     EMPTY_TUPLE,
@@ -30,8 +30,12 @@ from tests.export.torch_files import (
     vector,
 )
 
-_VECTOR = StridedTensor(Storage("F32", "0", 2), 0, (2,), (1,))
+_VECTOR = StridedTensor(TorchStorage("F32", "0", 2), 0, (2,), (1,))
 _ORDERED_DICT = glob("collections", "OrderedDict")
+
+
+def read_state_dict(content: bytes) -> dict[str, StridedTensor]:
+    return find_tensors(run_pickle(content)[0])
 
 
 def refuse(content: bytes) -> str:
@@ -51,7 +55,7 @@ def test_a_tensor_is_told_by_its_storage_offset_sizes_and_strides() -> None:
     """Nothing of it is read yet."""
     view = rebuild(storage("BF16", "7", 24), number(3), sizes([2, 5]), sizes([10, 2]))
     found = read_state_dict(program(table({"x": view})))
-    assert found == {"x": StridedTensor(Storage("BF16", "7", 24), 3, (2, 5), (10, 2))}
+    assert found == {"x": StridedTensor(TorchStorage("BF16", "7", 24), 3, (2, 5), (10, 2))}
 
 
 def test_the_oldest_call_makes_the_same_tensor() -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from export.tensor_file import TensorFileError
+from export.safetensors_file import TensorFileError
 from tests.export.torch_files import (
     DATA_FOLDER,
     EMPTY_TUPLE,

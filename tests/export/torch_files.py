@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from export.tensor_file import DTYPES as NUMPY_DTYPES
-from export.tensor_file import TensorFileError
+from export.safetensors_file import DTYPES as NUMPY_DTYPES
+from export.safetensors_file import TensorFileError
 from export.torch_file import TorchFile
 
 DATA_FOLDER: Final = pathlib.Path(__file__).with_name("data")

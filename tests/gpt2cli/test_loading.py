@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from export.precision import Precision
+from export.storage import Precision
 from gpt2cli.config import ModelConfig
 from gpt2cli.device_choice import DeviceChoice
 from gpt2cli.engine import Device, Engine

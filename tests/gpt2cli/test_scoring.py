@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from export.checkpoint import expected_weights, open_checkpoint
+from export.checkpoint import open_checkpoint
 from export.config import read_config
 from export.reference import Reference
+from export.weights import expected_weights
 from gpt2cli.engine import Device, Engine
 from gpt2cli.errors import ModelError, UsageError
 from gpt2cli.model_folder import read_model_folder

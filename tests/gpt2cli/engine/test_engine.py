@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from export.checkpoint import expected_weights, open_checkpoint
+from export.checkpoint import open_checkpoint
 from export.config import read_config
 from export.reference import Reference
+from export.weights import expected_weights
 from gpt2cli.engine import Device, Engine, require_device
 from gpt2cli.engine.cache import DeviceCache, HostCache
 from gpt2cli.errors import DeviceError, DeviceFullError

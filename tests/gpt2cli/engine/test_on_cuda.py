@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from export.precision import Precision
+from export.storage import Precision
 from gpt2cli.engine import Device, DeviceFullError, Engine, require_device, try_cuda
 from gpt2cli.engine.profile import profile_step
 from gpt2cli.errors import DeviceError, ModelError

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from export.precision import Precision
+from export.storage import Precision
 from gpt2cli.engine import Device, Engine
 from gpt2cli.engine.cache import DeviceCache, HostCache
 from gpt2cli.engine.session import cache_dtype, open_session

@@ -12,7 +12,7 @@ import sys
 import onnxruntime
 import pytest
 
-from export.precision import Precision
+from export.storage import Precision
 from export.whole import replacing_folder
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import read_model_folder
@@ -326,3 +326,12 @@ def test_a_cache_that_holds_everything_needs_no_writing(
 
     assert _export(checkpoint, told) == folder
     check_again(read_model_folder(folder), "CPUExecutionProvider")
+
+
+def test_a_local_checkpoint_is_identified_by_path_sizes_and_times(tmp_path: pathlib.Path) -> None:
+    """Hidden files and folders are no part of it."""
+    (tmp_path / "a").write_bytes(b"123")
+    (tmp_path / ".hidden").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    os.utime(tmp_path / "a", ns=(7, 7))
+    assert local_origin(tmp_path) == {"path": str(tmp_path.resolve()), "files": {"a": [3, 7]}}

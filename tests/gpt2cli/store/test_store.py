@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from export.precision import Precision
+from export.storage import Precision
 from gpt2cli.errors import HubError, ModelError, UsageError
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.store import (

@@ -1,12 +1,22 @@
-"""Finds the published names of weights in the names that files store them under.
+"""Which weights a GPT-2 has, and the names that files store them under.
 
-Published names are those without the `transformer.` prefix: `wte.weight`, `h.0.ln_1.weight`, …
+Names are the published ones without the `transformer.` prefix: `wte.weight`,
+`h.0.attn.c_attn.weight`, … Conv1D weights stay as stored, [in, out].
 """
 
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from export.config import GPT2Config
+from export.errors import list_some
+
+Array = NDArray[np.float32]
+Shape = tuple[int, ...]
 
 # Heads of other tasks, beside the language model's: those of transformers' GPT2DoubleHeadsModel,
 # GPT2ForSequenceClassification, …TokenClassification and …QuestionAnswering, and of trl and its
@@ -15,7 +25,43 @@ _OTHER_HEAD: Final = re.compile(
     r"(multiple_choice_head|score|classifier|qa_outputs|v_head|value_head|reward_head)\..+"
 )
 _OLDER_NAMES: Final[Mapping[str, str]] = {"lm_head.decoder.weight": "lm_head.weight"}  # DialoGPT
-_NAMES_SHOWN: Final = 4
+
+
+class Weights(Protocol):
+    """What the graph's writer and the oracle need of a source of weights."""
+
+    def read(self, name: str) -> Array:
+        """Return one weight as float32, in its published shape."""
+        ...
+
+
+def expected_weights(config: GPT2Config) -> dict[str, Shape]:
+    """Return the name and shape of every weight that `config` calls for, in the model's order."""
+    embd, inner = config.n_embd, config.n_inner
+    block: dict[str, Shape] = {
+        "ln_1.weight": (embd,),
+        "ln_1.bias": (embd,),
+        "attn.c_attn.weight": (embd, 3 * embd),
+        "attn.c_attn.bias": (3 * embd,),
+        "attn.c_proj.weight": (embd, embd),
+        "attn.c_proj.bias": (embd,),
+        "ln_2.weight": (embd,),
+        "ln_2.bias": (embd,),
+        "mlp.c_fc.weight": (embd, inner),
+        "mlp.c_fc.bias": (inner,),
+        "mlp.c_proj.weight": (inner, embd),
+        "mlp.c_proj.bias": (embd,),
+    }
+    shapes: dict[str, Shape] = {
+        "wte.weight": (config.vocab_size, embd),
+        "wpe.weight": (config.n_positions, embd),
+    }
+    for layer in range(config.n_layer):
+        shapes |= {f"h.{layer}.{name}": shape for name, shape in block.items()}
+    shapes |= {"ln_f.weight": (embd,), "ln_f.bias": (embd,)}
+    if not config.tie_word_embeddings:
+        shapes["lm_head.weight"] = (config.vocab_size, embd)
+    return shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +100,6 @@ def find_published(names: Collection[str]) -> WeightNames:
         listed = list_some(sorted(heads))
         notes.append(f"{listed} was left out, since the language model has no use for it")
     return WeightNames(stored, faults, notes + renamed)
-
-
-def list_some(names: Sequence[str]) -> str:
-    """Return the first of some names in words, and how many more there are."""
-    shown = ", ".join(names[:_NAMES_SHOWN])
-    more = len(names) - _NAMES_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _find_prefix(names: Collection[str]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from export.checkpoint import open_checkpoint
 from export.config import read_config
-from export.weight_names import find_published
+from export.weights import find_published
 from tests.checkpoints import FloatArray, make_tensors, write_checkpoint, write_safetensors
 from tests.export.conversions import SMALLEST_SHAPE
 
