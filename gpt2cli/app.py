@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from gpt2cli import exit_codes
-from gpt2cli.commands.batch import batch
+from gpt2cli.batch.command import batch
 from gpt2cli.commands.bench import bench
 from gpt2cli.commands.chat import chat
 from gpt2cli.commands.config import config

@@ -89,6 +89,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "rich",
         "typer",
     ),
+    "gpt2cli.batch": (*_TENSORS, "tokenizers", "huggingface_hub", "gpt2cli.engine", "rich"),
     "gpt2cli.chat": (
         "numpy",
         "onnx",
@@ -170,11 +171,12 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
 
 # The commands, each with its view: a module, or a folder whose `command.py` declares the options.
 # While `gpt2 --help` is made only that is imported; it imports what runs when it is called.
-_ROOMS: Final = ("gpt2cli.commands", "gpt2cli.generate")
+_ROOMS: Final = ("gpt2cli.batch", "gpt2cli.commands", "gpt2cli.generate")
 
 # Module -> the only ones that may import it, each with all that lies in it.
 _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "export": ("export", "gpt2cli.store"),
+    "gpt2cli.batch": ("gpt2cli.batch", "gpt2cli.app"),
     "gpt2cli.commands": ("gpt2cli.commands", "gpt2cli.app"),
     "gpt2cli.generate": ("gpt2cli.generate", "gpt2cli.app"),
     "gpt2cli.terminal": (*_ROOMS, "gpt2cli.app", "gpt2cli.__main__", "gpt2cli.terminal"),

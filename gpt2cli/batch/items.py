@@ -1,27 +1,24 @@
 """One input record → one request, or the reason why there is none."""
 
 import codecs
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from export.small_files import ReadError, decode
-from gpt2cli.batch.entries import digest
-from gpt2cli.batch.fields import (
-    read_id,
-    read_object,
-    read_options,
-    read_prompt,
-    refuse_half_pairs,
-)
+from export.small_files import ReadError, decode, find_half_pair, parse_json
 from gpt2cli.batch.reader import InputReader
-from gpt2cli.errors import Gpt2Error, PromptError, UsageError
+from gpt2cli.config import OF_A_PROMPT
+from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
 from gpt2cli.generation import PreparedRequest, Request, make_request, prepare, seed_of
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.settings import Settings
+from gpt2cli.option_kinds import options_of
+from gpt2cli.settings import Given, Settings
 from gpt2cli.tokenizer import Tokenizer
 
 _BLANK: Final = codecs.BOM_UTF8 + b" \t\r\n"
+_OPTIONS: Final = {option.field: option for group in OF_A_PROMPT for option in options_of(group)}
+_KNOWN: Final = _OPTIONS.keys() | {"prompt", "id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +38,16 @@ class BatchItem:
         return 1 if self.prepared is None else self.prepared.request.samples
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemParser:
     """Parses records of one kind: a line of text is a prompt, a line of JSON an object."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        tokenizer: Tokenizer,
-        shape: ModelShape,
-        *,
-        run_seed: int,
-        jsonl: bool,
-        max_slots: int,
-    ) -> None:
-        """Parse with `settings` for what a record does not say; `max_slots`: of beams."""
-        self._settings = settings
-        self._run_seed = run_seed
-        self._tokenizer = tokenizer
-        self._shape = shape
-        self._jsonl = jsonl
-        self._max_slots = max_slots
+    settings: Settings  # for what a record does not say
+    tokenizer: Tokenizer
+    shape: ModelShape
+    run_seed: int
+    jsonl: bool
+    most_beams: int
 
     def parse(self, record: bytes | PromptError, index: int) -> BatchItem:
         """Return the item of a record; whatever is wrong with it becomes its error."""
@@ -69,39 +56,35 @@ class ItemParser:
         identity = prompt = prepared = error = None
         try:
             fields = self._read_fields(record, index)
-            identity = read_id(fields)
-            prompt = read_prompt(fields)
-            refuse_half_pairs(fields)
-            prepared = prepare(self._build(prompt, fields, index), self._tokenizer, self._shape)
+            identity = fields.get("id")  # may be anything
+            prompt = _read_prompt(fields)
+            _refuse_half_pairs(fields)
+            prepared = prepare(self._build(prompt, fields, index), self.tokenizer, self.shape)
         except Gpt2Error as failure:
             error = str(failure)
         return BatchItem(index, digest(record), identity, prompt, prepared, error)
 
     def is_blank(self, record: bytes | PromptError) -> bool:
         """Tell whether it is a blank line between records of JSON Lines: no record at all."""
-        return self._jsonl and isinstance(record, bytes) and not record.strip(_BLANK)
+        return self.jsonl and isinstance(record, bytes) and not record.strip(_BLANK)
 
     def _read_fields(self, record: bytes, index: int) -> Mapping[str, Any]:
         try:
             text = decode(record)
         except ReadError as error:
             raise PromptError(f"the record {error}") from error
-        if self._jsonl:
-            return read_object(text)
+        if self.jsonl:
+            return _read_object(text)
         # A byte order mark may begin a file: it is no part of the first prompt alone.
         return {"prompt": text if index == 0 else record.decode()}
 
     def _build(self, prompt: str, record: Mapping[str, Any], index: int) -> Request:
-        """Build the request: the record's values, else the command line's, else the model's.
-
-        Raises:
-            UsageError: naming the option that is unknown or out of range.
-        """
+        """Build the request: the record's values, else the command line's, else the model's."""
         own = read_options(record)
-        seed = own["seed"].value if "seed" in own else seed_of(self._run_seed, index)
-        request = make_request(self._settings.over(own), prompt, seed=seed, index=index)
-        if request.search.beams > self._max_slots:
-            expected = f"at most {self._max_slots}, what {{batch_size}} gives the device room for"
+        seed = own["seed"].value if "seed" in own else seed_of(self.run_seed, index)
+        request = make_request(self.settings.over(own), prompt, seed=seed, index=index)
+        if request.search.beams > self.most_beams:
+            expected = f"at most {self.most_beams}, what {{batch_size}} gives the device room for"
             raise UsageError(option="beams", expected=expected, found=request.search.beams)
         return request
 
@@ -148,3 +131,49 @@ class ItemSource:
     def give_back(self, item: BatchItem) -> None:
         """Give the item again the next time."""
         self._given_back = item
+
+
+def digest(data: bytes) -> str:
+    """Return what a record or a line of the output is known by."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def read_options(record: Mapping[str, Any]) -> dict[str, Given]:
+    """Return a record's options by field.
+
+    Raises:
+        UsageError: naming the option that is unknown, of a wrong type, or out of range.
+    """
+    unknown = [name for name in record if name not in _KNOWN]
+    if unknown:
+        names = shorten(", ".join(unknown))
+        raise UsageError(f"unknown option {names}; known are {', '.join(sorted(_KNOWN))}")
+    own = {name: _OPTIONS[name].read(value) for name, value in record.items() if name in _OPTIONS}
+    if own.get("choice") == ():
+        raise UsageError(option="choice", expected="at least one text", found="an empty list")
+    return {name: Given(value) for name, value in own.items()}
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    """Return a record's fields; null is not given. Texts may have half of a surrogate pair."""
+    try:
+        value = parse_json(text, half_pairs=True)
+    except ReadError as error:
+        raise PromptError(f"the record {error}") from error
+    if not isinstance(value, dict):
+        raise PromptError('the record is no JSON object; expected {"prompt": …}')
+    return {name: given for name, given in value.items() if given is not None}
+
+
+def _read_prompt(record: Mapping[str, Any]) -> str:
+    prompt = record.get("prompt")
+    if not isinstance(prompt, str):
+        raise PromptError('the record has no prompt; expected "prompt" with a text')
+    return prompt
+
+
+def _refuse_half_pairs(record: Mapping[str, Any]) -> None:
+    """Refuse what no UTF-8 can write, in any text of a record."""
+    half = find_half_pair(record)
+    if half is not None:
+        raise PromptError(f"the record has half of a surrogate pair, {half}, which is no character")

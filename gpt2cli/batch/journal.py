@@ -11,15 +11,12 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, NamedTuple, Self
 
 from export.small_files import ReadError, parse_json
 from export.whole import lock, sync_folder
-from gpt2cli.batch.entries import Entry, digest, is_torn
-from gpt2cli.batch.items import BatchItem, ItemSource
-from gpt2cli.batch.matching import match
+from gpt2cli.batch.items import BatchItem, ItemSource, digest
 from gpt2cli.errors import OutputError, UsageError
 
 _SUFFIX: Final = ".resume.json"
@@ -27,19 +24,39 @@ _SYNC_SECONDS: Final = 1.0
 _SYNC_PAUSE: Final = 50  # times as long as the last sync took: on a slow disk it costs 2 %
 
 
-@dataclass(frozen=True, slots=True)
-class JournalHeader:
-    """What must be the same for a run to be resumed."""
+_ENTRY_TYPES: Final = (int, int, str, str, bool)
+_SAME_INPUT: Final = "give the same input, or leave out {resume} to begin anew"
+_BEGIN_ANEW: Final = "remove it to begin anew without {resume}"
 
-    options: dict[str, Any]
-    seed: int
-    model: str
-    revision: str | None
-    source: dict[str, Any]  # what identifies a model that has no revision
-    generation_config: dict[str, Any]  # settings that are the model's own
-    precision: str
-    device: str
-    versions: dict[str, str]
+Header = Mapping[str, Any]  # what must be the same for a run to be resumed
+
+
+class Entry(NamedTuple):
+    """What a journal says of one result: by what number and digests it is known."""
+
+    number: int  # of the input record, from 0
+    sample: int
+    record: str  # the digest of the input record
+    result: str  # the digest of the line that is written
+    failed: bool  # it is an error, which a line of text would not tell
+
+    @classmethod
+    def read(cls, journal: BinaryIO) -> Self | None:
+        """Read the next entry; None at the end, or where the journal is torn.
+
+        Raises:
+            OutputError: if the next line is no entry.
+        """
+        line = journal.readline()
+        if _is_torn(line):
+            return None
+        try:
+            entry = cls(*parse_json(line))
+        except (ReadError, TypeError):
+            entry = None
+        if entry is None or tuple(map(type, entry)) != _ENTRY_TYPES:
+            raise _damaged(journal.name)
+        return entry
 
 
 class Journal:
@@ -69,7 +86,7 @@ class Journal:
             OutputError: if it cannot be written; what was written before can be resumed.
         """
         entry = Entry(item.index, sample, item.digest, digest(result), failed)
-        _write_all(self._journal, entry.format())
+        _write_all(self._journal, f"{json.dumps(entry)}\n".encode())
         _write_all(self._output, result)
         began = self._clock()
         if began >= self._sync_at:
@@ -103,8 +120,8 @@ def journal_path(output: Path) -> Path:
     return output.with_name(output.name + _SUFFIX)
 
 
-def read_header(output: Path) -> Mapping[str, Any] | None:
-    """Return what the run of `output` was, as JournalHeader says it; None if none was begun.
+def read_header(output: Path) -> Header | None:
+    """Return what the run of `output` was; None if none was begun.
 
     Raises:
         OutputError: if the journal is damaged.
@@ -123,7 +140,7 @@ def read_header(output: Path) -> Mapping[str, Any] | None:
         raise OutputError(f"cannot read {path}: {error.strerror}") from error
 
 
-def start_output(output: Path, header: JournalHeader) -> Journal:
+def start_output(output: Path, header: Header) -> Journal:
     """Begin a new run: its journal first, which disowns what an older run left in `output`.
 
     Raises:
@@ -131,14 +148,14 @@ def start_output(output: Path, header: JournalHeader) -> Journal:
     """
     with _opened(output) as (results, journal):
         journal.truncate(0)
-        _write_all(journal, f"{json.dumps(asdict(header))}\n".encode())
+        _write_all(journal, f"{json.dumps(header)}\n".encode())
         os.fsync(journal.fileno())
         results.truncate(0)
         sync_folder(output.parent)
         return Journal(results, journal)
 
 
-def resume_output(output: Path, header: JournalHeader, items: ItemSource) -> Journal:
+def resume_output(output: Path, header: Header, items: ItemSource) -> Journal:
     """Go on with a run: match what was done with the input, and cut off what is incomplete.
 
     Takes the records that are done from `items`.
@@ -154,12 +171,12 @@ def resume_output(output: Path, header: JournalHeader, items: ItemSource) -> Jou
             if before is None:
                 raise OutputError(f"{path} was changed meanwhile by another program")
             _refuse_difference(before, header)
-            matched = match(done_journal, done_results, items)
+            done, errors = _match(done_journal, done_results, items)
             ends = done_results.tell(), done_journal.tell()
         for file, end in zip((results, journal), ends, strict=True):
             file.truncate(end)
             file.seek(end)
-        return Journal(results, journal, done=matched[0], errors=matched[1])
+        return Journal(results, journal, done=done, errors=errors)
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
@@ -200,9 +217,9 @@ def _open_unchanged(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "r+b", buffering=0)
 
 
-def _parse_header(line: bytes, path: Path) -> Mapping[str, Any] | None:
+def _parse_header(line: bytes, path: Path) -> Header | None:
     """Return the header; None if the run was killed while it was written: nothing was done."""
-    if is_torn(line):
+    if _is_torn(line):
         return None
     try:
         header = parse_json(line)
@@ -211,17 +228,91 @@ def _parse_header(line: bytes, path: Path) -> Mapping[str, Any] | None:
     except (ReadError, TypeError, KeyError):
         fits = False
     if not fits:
-        raise OutputError(f"{path} is damaged", "remove it to begin anew without {resume}")
+        raise _damaged(path)
     return header
 
 
-def _refuse_difference(before: Mapping[str, Any], now: JournalHeader) -> None:
+def _is_torn(line: bytes) -> bool:
+    """Tell whether a kill cut a line, or a power cut left zeros in it."""
+    return not line.endswith(b"\n") or b"\0" in line
+
+
+def _damaged(path: Path | str) -> OutputError:
+    """Return the error of a journal that says what no run wrote."""
+    return OutputError(f"{path} is damaged", _BEGIN_ANEW)
+
+
+def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int, int]:
+    """Return how many records are done, and how many of them are errors.
+
+    Leaves both files where the next record begins: where a result is torn or missing, if any is.
+
+    Raises:
+        OutputError: if the input is another one, or a line of the output is not the run's.
+    """
+    done = errors = lines = 0
+    ends = (results.tell(), journal.tell())
+    while (entry := Entry.read(journal)) is not None:
+        item = items.take_next()
+        if item is None:
+            fault = f"the input has {done} records, more were begun before"
+            raise OutputError(fault, _SAME_INPUT, option="resume")
+        failed = _match_record(item, entry, journal, results, line_number=lines + 1)
+        if failed is None:
+            items.give_back(item)
+            break
+        done += 1
+        errors += failed
+        lines += item.results
+        ends = (results.tell(), journal.tell())
+    results.seek(ends[0])
+    journal.seek(ends[1])
+    return done, errors
+
+
+def _match_record(
+    item: BatchItem, first: Entry, journal: BinaryIO, results: BinaryIO, *, line_number: int
+) -> bool | None:
+    """Return whether a record with this first entry is an error; None if it is not all there."""
+    failed = False
+    for sample in range(item.results):
+        entry = Entry.read(journal) if sample else first
+        if entry is None:
+            return None
+        if entry.record != item.digest:
+            fault = f"record {item.index} of the input is not the one of before"
+            raise OutputError(fault, _SAME_INPUT, option="resume")
+        if (entry.number, entry.sample) != (item.index, sample):
+            raise _damaged(journal.name)
+        line = results.readline()
+        if digest(line) != entry.result:
+            if _is_torn(line) or _is_known(line, journal):
+                return None
+            raise OutputError(
+                f"line {line_number + sample} of {results.name} is not what the run wrote",
+                "remove it (what is missing is made again), or leave out {resume} to begin anew",
+                option="resume",
+            )
+        failed |= entry.failed
+    return failed
+
+
+def _is_known(line: bytes, journal: BinaryIO) -> bool:
+    """Tell whether a line is a later result: what stood before it is missing."""
+    wanted = digest(line)
+    while (entry := Entry.read(journal)) is not None:
+        if entry.result == wanted:
+            return True
+    return False
+
+
+def _refuse_difference(before: Header, now: Header) -> None:
     """Refuse to resume a run that was another one.
 
     Raises:
         UsageError: naming what differs, with both values.
     """
-    known, new = _flatten_header(before), _flatten_header(asdict(now))
+    known, new = _flatten_header(before), _flatten_header(now)
     for name in known | new:
         values = [json.dumps(side.get(name), ensure_ascii=False) for side in (known, new)]
         if values[0] != values[1]:
@@ -232,7 +323,7 @@ def _refuse_difference(before: Mapping[str, Any], now: JournalHeader) -> None:
             )
 
 
-def _flatten_header(header: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten_header(header: Header) -> dict[str, Any]:
     """Return the header's values by the names that the user knows them by, versions first."""
     values = dict(header)
     return {**values.pop("versions"), **values.pop("options"), **_flatten(values)}

@@ -1,157 +1,261 @@
-"""Runs records through the shared loop and hands the results on in the order of the input."""
+"""Runs a batch: opens its input, model and output, and writes each result as it comes."""
 
-from collections import deque
-from collections.abc import Callable
-from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
 
-from gpt2cli.batch.items import BatchItem
-from gpt2cli.generation import (
-    Chunk,
-    Counts,
-    Finish,
-    FinishReason,
-    LogitsEngine,
-    PreparedRequest,
-    generate_from,
-)
-from gpt2cli.sampling import Sampler
-from gpt2cli.tokenizer import Tokenizer
-
-# Results that may be begun before the oldest one is handed on: for each slot, and in characters.
-_WINDOW_PER_SLOT: Final = 8
-_WINDOW_CHARACTERS: Final = 1 << 22
-
-
-class Items(Protocol):
-    """What a run needs of its input; `ItemSource` is one, a test may script one."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether no item will come any more."""
-        ...
-
-    def take(self, *, wait: bool) -> BatchItem | None:
-        """Return the next item; None if there is none now, with `wait` after a short wait."""
-        ...
+from gpt2cli import exit_codes
+from gpt2cli.batch.config import InputOutput
+from gpt2cli.batch.items import ItemParser, ItemSource
+from gpt2cli.batch.journal import Journal, journal_path, read_header, resume_output, start_output
+from gpt2cli.batch.reader import InputReader
+from gpt2cli.batch.results import BatchRun, Result, format_as_record, format_as_text
+from gpt2cli.config import BeamConfig, ModelConfig, Overflow, ReportConfig
+from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.generation import Counts, draw_seed, make_request, prepare
+from gpt2cli.loading import LoadedModel, load_model
+from gpt2cli.option_kinds import options_of
+from gpt2cli.settings import Settings
+from gpt2cli.terminal.interrupt import ctrl_c_as_flag
+from gpt2cli.terminal.notes import Notes
+from gpt2cli.terminal.progress import BatchProgress
+from gpt2cli.terminal.result import ResultWriter, is_direct, open_result, refuse_overwriting
+from gpt2cli.terminal.statistics import describe_cut, describe_run
+from gpt2cli.text_input import find_stdin
 
 
-@dataclass(slots=True)
-class Result:
-    """What a sample of a record has so far; an error's only result has nothing."""
+def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
+    """Complete the prompts of a file, or of stdin; return the exit code.
 
-    item: BatchItem
-    sample: int = 0
-    pieces: list[str] = field(default_factory=list)
-    finish: Finish | None = None
-
-    @property
-    def completion(self) -> str:
-        """The text so far."""
-        return "".join(self.pieces)
-
-    @property
-    def error(self) -> str | None:
-        """Why there is no completion, or not all of it."""
-        if self.finish is None:
-            return self.item.error
-        return None if self.finish.error is None else str(self.finish.error)
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing is missing."""
-        return self.finish is not None or self.item.prepared is None
-
-
-class BatchRun:
-    """One run over an input. `sink` is called with each result as soon as all before it are done.
-
-    What is read ahead, and what is finished but must wait for an older result, is bounded.
+    Raises:
+        Gpt2Error: whatever is wrong with input, model or output, or with what is to be resumed.
     """
+    report = settings.make(ReportConfig)
+    with Notes(quiet=report.quiet) as notes:
+        batch = _open_batch(_open_input(file, stdin=find_stdin()), settings, io, notes)
+        code = _run(batch, notes, as_text=io.as_text)
+        if code is None:  # it came to its end
+            if report.stats:
+                _tell_statistics(batch, notes)
+            failed = batch.progress.errors + (batch.journal.errors if batch.journal else 0)
+            code = exit_codes.FAILED if failed else exit_codes.DONE
+    return code
 
-    def __init__(
-        self,
-        items: Items,
-        sink: Callable[[Result], None],
-        *,
-        slots: int,
-        interrupted: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Once `interrupted` says so, no other result begins and those that run are dropped."""
-        self._items = items
-        self._sink = sink
-        self._window = _WINDOW_PER_SLOT * slots
-        self._interrupted = interrupted
-        self._current: BatchItem | None = None  # whose samples are being begun
-        self._next_sample = 0  # of it
-        self._waiting: deque[Result] = deque()  # in order, from the oldest that is not handed on
-        self._waiting_characters = 0  # of their prompts
-        self._running: dict[tuple[int, int], Result] = {}  # (index, sample) -> one of those
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """An open file descriptor to read records from."""
+
+    descriptor: int
+    name: str
 
     @property
-    def ended(self) -> bool:
-        """Whether no sample will come any more."""
-        return self._current is None and self._items.ended
+    def size(self) -> int | None:
+        """The size of a regular file, in bytes."""
+        status = os.fstat(self.descriptor)
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
-    def run(
-        self, engine: LogitsEngine, tokenizer: Tokenizer, sampler: Sampler, *, counts: Counts
-    ) -> None:
-        """Work until the input ends, or it is interrupted.
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A batch whose model is loaded and whose output is open."""
+
+    model: LoadedModel
+    items: ItemSource
+    output: ResultWriter | Journal
+    progress: BatchProgress
+    seed: int
+    from_model: Mapping[str, Any]  # settings that are the model's own
+    counts: Counts
+
+    @property
+    def journal(self) -> Journal | None:
+        """The output, if the run can be resumed."""
+        return self.output if isinstance(self.output, Journal) else None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchView:
+    """Takes results in order; each is written and flushed at once."""
+
+    model: LoadedModel
+    output: ResultWriter | Journal
+    notes: Notes
+    progress: BatchProgress
+    items: ItemSource
+    as_text: bool
+
+    def show(self, result: Result) -> None:
+        """Write a result; what is wrong with it, or was left out, is a note if it cannot say so.
 
         Raises:
-            Gpt2Error: if the input cannot be read, the model fails, or the sink does.
+            BrokenPipeError: if nobody reads any more.
+            OutputError: if it cannot be written for another reason.
         """
-        chunks = generate_from(
-            self, engine, tokenizer, sampler, counts=counts, interrupted=self._interrupted
+        text = format_as_text(result) if self.as_text else format_as_record(result, self.model)
+        error, finish = result.error, result.finish
+        if isinstance(self.output, Journal):
+            self.output.write(
+                text.encode(), result.item, sample=result.sample, failed=error is not None
+            )
+        else:
+            self.output.write(text)
+        cuts = [] if finish is None else describe_cut(finish, self.model.engine.shape.n_positions)
+        told = cuts if error is None else [" ".join(error.split())]
+        for line in told if self.as_text else []:
+            self.notes.note(f"record {result.item.index}: {line}")
+        self.progress.add(
+            error=error is not None,
+            cut=bool(cuts),
+            tokens=0 if finish is None else finish.completion_tokens,
+            bytes_read=self.items.bytes_taken,
         )
-        with closing(chunks):
-            for chunk in chunks:
-                self._accept(chunk)
 
-    def take(self, *, wait: bool) -> tuple[PreparedRequest, int] | None:
-        """Return the next sample; records that cannot be run are answered on the way."""
-        while self._has_room() and not self._interrupted():
-            if self._current is None:
-                self._current = self._items.take(wait=wait)
-            if self._current is None:
-                return None
-            result = self._begin_next(self._current)
-            prepared = result.item.prepared
-            if prepared is None:
-                self._hand_on()
-                continue
-            while self._current is not None and prepared.request.search.on:
-                self._begin_next(self._current)  # one search makes all its results
-            return prepared, result.sample
+
+def _open_input(file: str | None, *, stdin: int | None) -> _Input:
+    """Open FILE, or stdin where there is none or it is `-`."""
+    if file is None or file == "-":
+        if stdin is None or (file is None and os.isatty(stdin)):
+            raise UsageError("expected prompts, for example: cat prompts.txt | gpt2 batch")
+        return _Input(stdin, "stdin")
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+        os.read(descriptor, 0)  # a folder can be opened, but not read
+    except OSError as error:
+        raise PromptError(f"cannot read {file}: {error.strerror}") from error
+    return _Input(descriptor, file)
+
+
+def _open_batch(source: _Input, settings: Settings, io: InputOutput, notes: Notes) -> _Batch:
+    path = _find_resumable(source, io)
+    before = read_header(path) if path is not None and io.resume else None
+    seed = settings.values["seed"]
+    if seed is None:
+        seed = draw_seed() if before is None else before["seed"]
+    beams = settings.make(BeamConfig).beams
+    model = load_model(
+        settings.make(ModelConfig), max_slots=io.batch_size, min_slots=beams, listener=notes
+    )
+    own = settings.with_model(model.stored.folder.generation_config)
+    _look_up_texts(own, model, seed)
+    notes.pause()
+    jsonl = io.jsonl or source.name.endswith(".jsonl")
+    parser = ItemParser(
+        settings=own,
+        tokenizer=model.tokenizer,
+        shape=model.engine.shape,
+        run_seed=seed,
+        jsonl=jsonl,
+        most_beams=model.engine.most_slots,
+    )
+    reader = InputReader(source.descriptor, terminator=b"\0" if io.null else b"\n")
+    items = ItemSource(reader, parser)
+    output: ResultWriter | Journal
+    if path is None:
+        output = open_result(io.output)
+    else:
+        options = _describe_options(settings) | {"jsonl": jsonl}
+        header = _describe_run(options, model, seed, own.from_model)
+        output = (
+            start_output(path, header) if before is None else resume_output(path, header, items)
+        )
+    on_screen = path is None and sys.stdout is not None and sys.stdout.isatty()
+    progress = BatchProgress(
+        notes,
+        total_bytes=source.size,
+        done=output.done if isinstance(output, Journal) else 0,
+        done_errors=output.errors if isinstance(output, Journal) else 0,
+        hidden=on_screen,  # records are progress enough there
+    )
+    return _Batch(model, items, output, progress, seed, own.from_model, Counts())
+
+
+def _find_resumable(source: _Input, io: InputOutput) -> Path | None:
+    """Return the file for results of a run that can be resumed; None if they go elsewhere.
+
+    Raises:
+        UsageError: if it is the input, or there is none to resume.
+    """
+    path = io.output
+    if path is None or is_direct(path):
+        if io.resume:
+            raise UsageError(f"{path} is no file that could be gone on with", option="resume")
         return None
+    for written in (path, journal_path(path)):
+        refuse_overwriting(written, [], stdin=source.descriptor)
+    return path
 
-    def _has_room(self) -> bool:
-        in_window = len(self._waiting) < self._window
-        return in_window and self._waiting_characters < _WINDOW_CHARACTERS
 
-    def _begin_next(self, item: BatchItem) -> Result:
-        """Return the next result of the current item, which takes its place in the order."""
-        result = Result(item, self._next_sample)
-        self._next_sample += 1
-        if self._next_sample == item.results:
-            self._current, self._next_sample = None, 0
-        self._waiting.append(result)
-        self._waiting_characters += len(item.prompt or "")
-        if item.prepared is not None:
-            self._running[item.index, result.sample] = result
-        return result
+def _look_up_texts(settings: Settings, model: LoadedModel, seed: int) -> None:
+    """Look the options' texts up in the vocabulary: a bad one is told before any record.
 
-    def _accept(self, chunk: Chunk) -> None:
-        result = self._running[chunk.index, chunk.sample]
-        result.pieces.append(chunk.text)
-        if chunk.finish is not None and chunk.finish.reason is not FinishReason.INTERRUPTED:
-            result.finish = chunk.finish
-            del self._running[chunk.index, chunk.sample]
-            self._hand_on()
+    Raises:
+        UsageError, PackageError: as `prepare`.
+    """
+    asked = make_request(settings, "", seed=seed)
+    fitting = replace(asked, generation=replace(asked.generation, overflow=Overflow.STOP))
+    prepare(fitting, model.tokenizer, model.engine.shape, prompt_ids=[0])
 
-    def _hand_on(self) -> None:
-        while self._waiting and self._waiting[0].done:
-            result = self._waiting.popleft()
-            self._waiting_characters -= len(result.item.prompt or "")
-            self._sink(result)
+
+def _describe_options(settings: Settings) -> dict[str, Any]:
+    """Return what changes the results, or how they are written; not how fast or where to."""
+    of_the_run = {o.field for group in (ModelConfig, ReportConfig) for o in options_of(group)}
+    of_the_run |= {"seed", "file", "output", "resume", "batch_size"}
+    return {field: value for field, value in settings.values.items() if field not in of_the_run}
+
+
+def _describe_run(
+    options: dict[str, Any], model: LoadedModel, seed: int, from_model: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what must be the same for the run to be resumed, as a journal's header."""
+    stored, engine = model.stored, model.engine
+    return {
+        "options": options,
+        "seed": seed,
+        "model": stored.name,
+        "revision": stored.revision,
+        "source": dict(stored.folder.source),  # what identifies a model that has no revision
+        "generation_config": dict(from_model),
+        "precision": stored.folder.precision,
+        "device": str(engine.device),
+        "versions": {"gpt2": metadata.version("gpt2"), "onnxruntime": engine.runtime_version},
+    }
+
+
+def _run(batch: _Batch, notes: Notes, *, as_text: bool) -> int | None:
+    """Run to the end; where Ctrl-C or a reader who has gone ends it before, return the code."""
+    model, output, progress = batch.model, batch.output, batch.progress
+    with output, ctrl_c_as_flag() as pressed, progress:
+        view = BatchView(model, output, notes, progress, batch.items, as_text)
+        run = BatchRun(
+            batch.items,
+            view.show,
+            slots=model.engine.max_slots,
+            interrupted=lambda: pressed() or output.is_abandoned(),
+        )
+        run.run(model.engine, model.tokenizer, model.sampler, counts=batch.counts)
+        abandoned = output.is_abandoned()
+    if pressed():
+        if batch.journal is not None:
+            notes.note(f"interrupted after {progress.records} records; --resume goes on from there")
+        return exit_codes.INTERRUPTED
+    if abandoned:
+        return exit_codes.DONE
+    notes.note(progress.summarise())
+    return None
+
+
+def _tell_statistics(batch: _Batch, notes: Notes) -> None:
+    lines = describe_run(
+        batch.model,
+        batch.counts,
+        seed=batch.seed,
+        first_token_seconds=None,
+        from_model=batch.from_model,
+    )
+    notes.report("\n".join([f"batch size {batch.model.engine.max_slots}", *lines]))

@@ -2,20 +2,14 @@
 
 import pathlib
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from gpt2cli.batch import (
-    BatchRun,
-    JournalHeader,
-    journal_path,
-    read_header,
-    resume_output,
-    start_output,
-)
+from gpt2cli.batch.journal import Header, journal_path, read_header, resume_output, start_output
+from gpt2cli.batch.results import BatchRun
+from gpt2cli.batch.run import BatchView
 from gpt2cli.generation import Counts
 from gpt2cli.loading import LoadedModel
 from gpt2cli.sampling import Sampler
-from gpt2cli.terminal.batch_view import BatchView
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import BatchProgress
 from gpt2cli.tokenizer import Tokenizer
@@ -23,17 +17,17 @@ from tests.gpt2cli.batch.feeding import fed
 from tests.gpt2cli.batch.parsing import make_source
 from tests.gpt2cli.scripted import ScriptedEngine, scatter
 
-HEADER: Final = JournalHeader(
-    options={"top_k": 5, "stop": ["é", "\n"], "overflow": "stop"},
-    seed=7,
-    model="small",
-    revision=None,
-    source={"path": "/a", "files": {"config.json": [1, 2]}},
-    generation_config={"temperature": 0.7},
-    precision="fp32",
-    device="cpu",
-    versions={"gpt2": "0.1.0", "onnxruntime": "1.31.1"},
-)
+HEADER: Final[dict[str, Any]] = {
+    "options": {"top_k": 5, "stop": ["é", "\n"], "overflow": "stop"},
+    "seed": 7,
+    "model": "small",
+    "revision": None,
+    "source": {"path": "/a", "files": {"config.json": [1, 2]}},
+    "generation_config": {"temperature": 0.7},
+    "precision": "fp32",
+    "device": "cpu",
+    "versions": {"gpt2": "0.1.0", "onnxruntime": "1.31.1"},
+}
 
 # An error first, a blank line, samples, equal records, nothing to draw, an error last.
 RECORDS: Final = (
@@ -72,7 +66,7 @@ class Job:
         self.output.write_bytes(output)
         self.journal.write_bytes(journal)
 
-    def run(self, *, resume: bool, header: JournalHeader = HEADER) -> tuple[int, int]:
+    def run(self, *, resume: bool, header: Header = HEADER) -> tuple[int, int]:
         """Run or go on to the end; returns how many results were made, and how many calls."""
         with fed(self.records) as descriptor:
             items = make_source(descriptor, self.tokenizer)
@@ -86,14 +80,7 @@ class Job:
             notes = Notes(quiet=True)
             progress = BatchProgress(notes, total_bytes=None)
             with opened:
-                view = BatchView(
-                    self.model,
-                    opened,
-                    notes,
-                    progress,
-                    as_text=self.as_text,
-                    bytes_taken=lambda: 0,
-                )
+                view = BatchView(self.model, opened, notes, progress, items, self.as_text)
                 batch = BatchRun(items, view.show, slots=2)
                 batch.run(engine, self.tokenizer, Sampler(), counts=Counts())
             return progress.records, len(engine.calls)

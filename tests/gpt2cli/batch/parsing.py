@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpt2cli.batch import BatchItem, InputReader, ItemParser, ItemSource
+from gpt2cli.batch.items import BatchItem, ItemParser, ItemSource
+from gpt2cli.batch.reader import InputReader
 from gpt2cli.config import OF_A_PROMPT
 from gpt2cli.model_folder import ModelShape
 from gpt2cli.option_kinds import options_of
@@ -21,14 +22,19 @@ def make_parser(
     jsonl: bool = True,
     given: Mapping[str, Any] | None = None,
     own: Mapping[str, Any] | None = None,
-    max_slots: int = 4,
+    most_beams: int = 4,
     **options: Any,
 ) -> ItemParser:
     """Return a parser; `given` and `options` are the command line's, `own` the model's."""
     said = {name: Given(value) for name, value in (dict(given or {}) | options).items()}
     settings = Settings(OPTIONS, (said,)).with_model(own or {})
     return ItemParser(
-        settings, tokenizer, SHAPE, run_seed=RUN_SEED, jsonl=jsonl, max_slots=max_slots
+        settings=settings,
+        tokenizer=tokenizer,
+        shape=SHAPE,
+        run_seed=RUN_SEED,
+        jsonl=jsonl,
+        most_beams=most_beams,
     )
 
 

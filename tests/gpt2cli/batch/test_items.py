@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.batch import BatchItem
+from gpt2cli.batch.items import BatchItem, read_options
 from gpt2cli.config import LARGEST_SEED, BeamConfig, GenerationConfig, Overflow, SamplingConfig
-from gpt2cli.errors import PromptError
+from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.generation import Request
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.batch.feeding import fed, feeding
@@ -46,43 +46,6 @@ def tokenizer(ascii_tokenizer: Tokenizer) -> Tokenizer:
     return ascii_tokenizer
 
 
-# Searches and log-probabilities
-
-
-def test_a_record_has_its_own_search(tokenizer: Tokenizer) -> None:
-    """Else that of the command line, whose options count one by one."""
-    given = {"beams": 2, "length_penalty": 0.5}
-    item = parse(tokenizer, ONE + '"beams": 3, "logprobs": 4}', given=given, logprobs=1)
-    assert request_of(item).search == BeamConfig(beams=3, length_penalty=0.5)
-    assert request_of(item).logprobs == 4
-    plain = request_of(parse(tokenizer, ONE + '"seed": 1}', given=given, logprobs=1))
-    assert (plain.search.beams, plain.logprobs) == (2, 1)
-
-
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ('"beams": 0', "beams: expected a whole number 1 to 256, found 0"),
-        (
-            '"beams": 5',
-            "beams: expected at most 4, what batch_size gives the device room for, found 5",
-        ),
-        ('"beams": 2, "samples": 3', "samples: expected at most beams, 2, found 3"),
-        (
-            '"beams": 2, "overflow": "slide"',
-            "overflow: expected stop or error with beams, found slide",
-        ),
-        ('"length_penalty": 11', "length_penalty: expected a number between -10 and 10, found 11"),
-        ('"logprobs": 21', "logprobs: expected a whole number 0 to 20, found 21"),
-    ],
-)
-def test_a_search_that_cannot_be_is_the_records_own_error(
-    tokenizer: Tokenizer, fields: str, error: str
-) -> None:
-    """Also where there are fewer slots than beams."""
-    assert error_of(parse(tokenizer, ONE + fields + "}", max_slots=4)) == error
-
-
 # Text
 
 
@@ -101,24 +64,11 @@ def test_a_line_is_a_prompt(tokenizer: Tokenizer) -> None:
     )
 
 
-def test_an_empty_line_is_an_empty_prompt(tokenizer: Tokenizer) -> None:
-    """The model begins with BOS."""
-    item = parse(tokenizer, "", jsonl=False)
-    assert item.prompt == ""
-    assert item.prepared is not None
-    assert item.prepared.prompt_ids == (tokenizer.bos_token_id,)
-
-
 @pytest.mark.parametrize("jsonl", [False, True])
-@pytest.mark.parametrize(
-    ("record", "place"), [(b"caf\xe9", 3), (b"\xff", 0), (b"ab\xed\xa0\x80", 2)]
-)
-def test_invalid_utf8_is_an_error_that_tells_the_byte(
-    tokenizer: Tokenizer, record: bytes, place: int, jsonl: bool
-) -> None:
+def test_invalid_utf8_is_an_error_that_tells_the_byte(tokenizer: Tokenizer, jsonl: bool) -> None:
     """The prompt is not known then."""
-    item = parse(tokenizer, record, jsonl=jsonl)
-    assert error_of(item).startswith(f"the record is not valid UTF-8 (byte {place}); convert it")
+    item = parse(tokenizer, b"caf\xe9", jsonl=jsonl)
+    assert error_of(item).startswith("the record is not valid UTF-8 (byte 3); convert it")
     assert item.prompt is None
 
 
@@ -144,73 +94,49 @@ def test_a_record_that_was_too_long_to_read_is_an_error(tokenizer: Tokenizer) ->
 
 
 def test_a_record_has_its_own_options(tokenizer: Tokenizer) -> None:
-    """All of them, instead of the command line's, which come before the model's."""
+    """Of every group, instead of the command line's, which come before the model's."""
     own = {
         "prompt": "x",
         "id": ["a", 1],
         "temperature": 0.5,
         "top_k": 0,
-        "top_p": 1,
-        "min_p": 0.1,
-        "typical_p": 0.9,
-        "repetition_penalty": 1.5,
-        "presence_penalty": -1,
-        "frequency_penalty": 0.5,
-        "no_repeat_ngram": 3,
         "logit_bias": {"a": 2, "96": -1.5},
         "ban": "ab",
         "max_new_tokens": 3,
-        "min_new_tokens": 2,
         "stop": "\n",
         "ignore_eos": True,
         "overflow": "slide",
         "seed": 0,
         "samples": 3,
         "allow_special": False,
+        "logprobs": 4,
     }
-    item = parse(
-        tokenizer,
-        json.dumps(own),
-        given={
-            "temperature": 2.0,
-            "top_k": 9,
-            "logit_bias": (("b", 1.0),),
-            "ban": ("c",),
-            "stop": ("a", "b"),
-            "overflow": Overflow.STOP,
-        },
-        own={"temperature": 3.0, "min_p": 0.9},
-        samples=5,
-        allow_special=True,
-    )
+    given = {"temperature": 2.0, "top_k": 9, "ban": ("c",), "stop": ("a", "b")}
+    own_of_model = {"temperature": 3.0, "min_p": 0.9}
+    options = {"samples": 5, "allow_special": True, "logprobs": 1}
+    item = parse(tokenizer, json.dumps(own), given=given, own=own_of_model, **options)
     assert item.identity == ["a", 1]
     assert item.results == 3
     assert request_of(item) == Request(
         prompt="x",
         sampling=SamplingConfig(
-            temperature=0.5,
-            top_k=0,
-            top_p=1,
-            min_p=0.1,
-            typical_p=0.9,
-            repetition_penalty=1.5,
-            presence_penalty=-1,
-            frequency_penalty=0.5,
-            no_repeat_ngram=3,
-            logit_bias=(("a", 2), ("96", -1.5)),
-            ban=("ab",),
+            temperature=0.5, top_k=0, min_p=0.9, logit_bias=(("a", 2), ("96", -1.5)), ban=("ab",)
         ),
         generation=GenerationConfig(
-            max_new_tokens=3,
-            min_new_tokens=2,
-            stop=("\n",),
-            ignore_eos=True,
-            overflow=Overflow.SLIDE,
+            max_new_tokens=3, stop=("\n",), ignore_eos=True, overflow=Overflow.SLIDE
         ),
         seed=0,
         samples=3,
-        allow_special=False,
+        logprobs=4,
     )
+
+
+def test_a_record_has_its_own_search(tokenizer: Tokenizer) -> None:
+    """Else that of the command line, whose options count one by one."""
+    given = {"beams": 2, "length_penalty": 0.5}
+    item = parse(tokenizer, ONE + '"beams": 3}', given=given)
+    assert request_of(item).search == BeamConfig(beams=3, length_penalty=0.5)
+    assert request_of(parse(tokenizer, ONE + '"seed": 1}', given=given)).search.beams == 2
 
 
 def test_what_a_record_does_not_say_is_the_command_lines_then_the_models(
@@ -258,60 +184,100 @@ def test_a_record_may_sample_in_a_greedy_run(
     assert (sampling.temperature if sampling.draws else None) == temperature
 
 
+def values(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a record's options."""
+    return {name: given.value for name, given in read_options(record).items()}
+
+
+def test_options_have_the_types_of_the_configurations() -> None:
+    """One text is a list of one, without escapes; a bias is by id or by text, any number."""
+    assert values({"prompt": "x", "id": 1, "temperature": 1}) == {"temperature": 1.0}
+    assert values({"stop": ["a", "b"], "ban": "a\\n"}) == {"stop": ("a", "b"), "ban": ("a\\n",)}
+    assert values({"stop": [], "greedy": False}) == {"stop": (), "greedy": False}
+    assert values({"logit_bias": {"262": -1, " the": 0.5, "a=b": 1e1}}) == {
+        "logit_bias": (("262", -1), (" the", 0.5), ("a=b", 10.0))
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("temperature", True), ("temperature", "1"), ("top_k", 1.0), ("top_k", True)),
+        *(("seed", 7.0), ("seed", "7"), ("ignore_eos", 0), ("allow_special", "yes")),
+        *(("stop", 1), ("stop", {}), ("stop", ["a", 1]), ("ban", [None])),
+        *(("logit_bias", ["a"]), ("logit_bias", {"a": "1"}), ("logit_bias", {"a": True})),
+        *(("overflow", "Slide"), ("overflow", ["stop"]), ("logprobs", 2.0), ("beams", "2")),
+    ],
+)
+def test_a_wrong_type_is_an_error_that_names_the_option(name: str, value: object) -> None:
+    """True is no number, 1 is not true, 7.0 is not 7, and a number in quotes is a text."""
+    with pytest.raises(UsageError, match=f"^{name}: expected "):
+        read_options({name: value})
+
+
+@pytest.mark.parametrize("name", ["temprature", "top-k", "--seed", "index", "", "\ud800", "PROMPT"])
+def test_an_unknown_option_is_an_error_that_tells_the_known_ones(name: str) -> None:
+    """A misspelt option would else be ignored in silence."""
+    with pytest.raises(UsageError) as error:
+        read_options({"prompt": "x", name: 1})
+    assert str(error.value).startswith(f"unknown option {name}; known are allow_special, ban, ")
+    assert " temperature, " in str(error.value)
+
+
+def test_many_unknown_options_do_not_fill_the_screen() -> None:
+    """Their names are cut."""
+    with pytest.raises(UsageError) as error:
+        read_options({f"unknown{i}": 1 for i in range(10_000)})
+    assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize("identity", [0, -1.5, False, "", "a", [None], {"a": [1]}])
+def test_an_id_is_anything(tokenizer: Tokenizer, identity: object) -> None:
+    """What counts as false in Python is an id too."""
+    assert parse(tokenizer, json.dumps({"prompt": "x", "id": identity})).identity == identity
+
+
 @pytest.mark.parametrize(
     ("record", "error"),
     [
-        ("{bad", "the record is not JSON"),
-        ('["x"]', "the record is no JSON object"),
-        ('{"id": 1}', "the record has no prompt"),
-        (ONE + '"temprature": 1}', "unknown option temprature; known are"),
-        (ONE + '"top_k": -1}', "top_k: expected a whole number 0 or more, found -1"),
-        (ONE + '"temperature": -0.1}', "temperature: expected a number 0 or more, found -0.1"),
+        ("{bad", "the record is not JSON: Expecting property name"),
+        ("", "the record is empty"),
+        ("{'prompt': 'x'}", "the record is not JSON"),
+        (ONE + "}", "the record is not JSON"),
+        ("[" * 100_000, "the record is nested too deeply"),
+        (ONE + '"id": ' + "[" * 101 + "]" * 101 + "}", "the record is nested too deeply"),
+        ('["x"]', 'the record is no JSON object; expected {"prompt": …}'),
+        ("null", "the record is no JSON object"),
+        ('{"id": 1}', 'the record has no prompt; expected "prompt" with a text'),
+        ('{"prompt": ["x"]}', "the record has no prompt"),
+        (ONE + '"prompt": "y"}', 'the record has the key "prompt" twice'),
         (ONE + f'"temperature": {HUGE}0}}', "the record has a number of 309 digits"),
         ('{"id": NaN, "prompt": "x"}', "the record is not JSON: NaN is no number there"),
         (ONE + '"id": -Infinity}', "the record is not JSON: -Infinity is no number there"),
-        (ONE + '"prompt": "y"}', 'the record has the key "prompt" twice'),
+        (ONE + '"temprature": 1}', "unknown option temprature; known are"),
+        (ONE + '"top_k": -1}', "top_k: expected a whole number 0 or more, found -1"),
         (ONE + f'"top_p": {HUGE}}}', "top_p: expected a number between 0 and 1, found 1000"),
-        (ONE + f'"seed": {HUGE}}}', "seed: expected a whole number 0 to 2^53-1, found 1000"),
         (ONE + f'"seed": {LARGEST_SEED + 1}}}', "seed: expected a whole number 0 to 2^53-1"),
-        (ONE + '"seed": -1}', "seed: expected a whole number 0 to 2^53-1, found -1"),
-        (ONE + '"samples": 0}', "samples: expected a whole number 1 or more, found 0"),
-        (
-            ONE + '"max_new_tokens": -1}',
-            "max_new_tokens: expected a whole number 0 or more",
-        ),
-        (ONE + '"repetition_penalty": 0}', "repetition_penalty: expected a number above 0"),
-        (ONE + '"typical_p": 0}', "typical_p: expected a number above 0, up to 1, found 0"),
-        (ONE + '"presence_penalty": 3}', "presence_penalty: expected a number between -2 and 2"),
-        (ONE + f'"frequency_penalty": {HUGE}}}', "frequency_penalty: expected a number between"),
-        (
-            ONE + '"no_repeat_ngram": -1}',
-            "no_repeat_ngram: expected a whole number 0 or more",
-        ),
-        (
-            ONE + '"min_new_tokens": -1}',
-            "min_new_tokens: expected a whole number 0 or more",
-        ),
         (
             ONE + '"min_new_tokens": 6, "max_new_tokens": 5}',
             "min_new_tokens: expected at most max_new_tokens, 5, found 6",
         ),
+        (ONE + '"beams": 5}', "beams: expected at most 4, what batch_size gives the device room"),
+        (ONE + '"beams": 2, "samples": 3}', "samples: expected at most beams, 2, found 3"),
+        (ONE + '"beams": 2, "overflow": "slide"}', "overflow: expected stop or error with beams"),
+        (ONE + '"logprobs": 21}', "logprobs: expected a whole number 0 to 20, found 21"),
+        (ONE + '"stop": [""]}', "stop: expected some text, found an empty one"),
         (ONE + '"ban": ["a", ""]}', "ban: expected some text, found an empty one"),
-        (ONE + '"ban": "\\ud800"}', "the record has half of a surrogate pair, \\ud800,"),
+        (ONE + '"choice": []}', "choice: expected at least one text, found an empty list"),
         (ONE + '"logit_bias": {"": 1}}', "logit_bias: expected some text, found an empty one"),
-        (ONE + '"logit_bias": {"\\ud800": 1}}', "the record has half of a surrogate pair"),
         (ONE + f'"logit_bias": {{"a": {HUGE}}}}}', "logit_bias: expected a number between -100"),
         (ONE + '"logit_bias": {"97": 1}}', "logit_bias: expected an id 0 to 96, found 97"),
         (ONE + '"logit_bias": {"ab": 1}}', "logit_bias: expected an id or a text of one token"),
-        (ONE + '"logit_bias": [["a", 1]]}', "logit_bias: expected an object"),
-        (ONE + '"stop": ""}', "stop: expected some text, found an empty one"),
-        (ONE + '"stop": [""]}', "stop: expected some text, found an empty one"),
-        (ONE + '"greedy": 1}', "greedy: expected true or false"),
-        (ONE + '"id": ' + "[" * 101 + "]" * 101 + "}", "the record is nested too deeply"),
         ('{"prompt": "' + "x" * 17 + '"}', "the prompt has 17 tokens, the model takes 16"),
         ('{"prompt": "x", "max_new_tokens": 16, "overflow": "error"}', "the prompt's 1 tokens and"),
         ('{"prompt": "\\ud800"}', "the record has half of a surrogate pair, \\ud800, which is no"),
         (ONE + '"stop": ["\\ud83d"]}', "the record has half of a surrogate pair, \\ud83d, which"),
+        (ONE + '"logit_bias": {"\\ud800": 1}}', "the record has half of a surrogate pair"),
         (ONE + '"id": "\\ud83d"}', "the record has half of a surrogate pair, \\ud83d, which is no"),
     ],
     ids=lambda text: text[:45],

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.batch import BatchItem, Journal, start_output
+from gpt2cli.batch.items import BatchItem
+from gpt2cli.batch.journal import Journal, start_output
 from gpt2cli.errors import OutputError, UsageError
 from tests.gpt2cli.batch.jobs import HEADER, RECORDS, RESULTS, Job
 
@@ -46,20 +47,20 @@ def test_another_input_is_refused(job: Job, records: bytes, error: str) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"options": {**HEADER.options, "top_k": 6}}, "top_k 5, now it is 6;"),
-        ({"options": {**HEADER.options, "new": 1}}, "new null, now it is 1;"),
+        ({"options": {**HEADER["options"], "top_k": 6}}, "top_k 5, now it is 6;"),
+        ({"options": {**HEADER["options"], "new": 1}}, "new null, now it is 1;"),
         ({"options": {"top_k": 5}}, r'stop ["é", "\n"], now it is null;'),
         ({"seed": 8}, "seed 7, now it is 8;"),
         ({"model": "other"}, 'model "small", now it is "other";'),
         ({"revision": "abc"}, 'revision null, now it is "abc";'),
-        ({"source": {**HEADER.source, "path": "/b"}}, 'source path "/a", now it is "/b";'),
+        ({"source": {**HEADER["source"], "path": "/b"}}, 'source path "/a", now it is "/b";'),
         ({"source": {"path": "/a"}}, "source files config.json [1, 2], now it is null;"),
         ({"generation_config": {}}, "generation_config temperature 0.7, now it is null;"),
         ({"precision": "fp16"}, 'precision "fp32", now it is "fp16";'),
         ({"device": "cuda:0"}, 'device "cpu", now it is "cuda:0";'),
-        ({"versions": {**HEADER.versions, "gpt2": "2"}}, 'gpt2 "0.1.0", now it is "2";'),
+        ({"versions": {**HEADER["versions"], "gpt2": "2"}}, 'gpt2 "0.1.0", now it is "2";'),
         (
-            {"versions": {**HEADER.versions, "onnxruntime": "2"}},
+            {"versions": {**HEADER["versions"], "onnxruntime": "2"}},
             'onnxruntime "1.31.1", now it is "2";',
         ),
     ],
@@ -72,7 +73,7 @@ def test_another_run_is_refused_with_both_values(
     job.run(resume=False)
     whole = job.files
     with pytest.raises(UsageError) as error:
-        job.run(resume=True, header=dataclasses.replace(HEADER, **change))
+        job.run(resume=True, header=HEADER | change)
     assert str(error.value).startswith(f"resume: the run was begun with {told}")
     assert job.files == whole
 
@@ -210,7 +211,7 @@ def test_what_is_written_goes_to_both_files_at_once(job: Job) -> None:
     """Nothing waits in a buffer that a kill would lose."""
     with start_output(job.output, HEADER) as opened:
         header = job.journal.read_bytes()
-        assert json.loads(header) == dataclasses.asdict(HEADER)
+        assert json.loads(header) == HEADER
         assert job.files == (b"", header)
         opened.write(b"0123456789\n", ITEM, sample=0, failed=True)
         assert job.files == (b"0123456789\n", header + ENTRY)

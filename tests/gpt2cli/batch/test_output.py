@@ -1,6 +1,7 @@
 """Claims about a result as the line that is written."""
 
 import dataclasses
+import io
 import json
 import pathlib
 import subprocess
@@ -11,13 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.batch import BatchItem, Result, format_as_record, format_as_text
+from gpt2cli.batch.items import BatchItem
+from gpt2cli.batch.journal import Journal
+from gpt2cli.batch.results import Result, format_as_record, format_as_text
+from gpt2cli.batch.run import BatchView
 from gpt2cli.config import GenerationConfig, SamplingConfig
 from gpt2cli.errors import PromptError
 from gpt2cli.generation import Finish, FinishReason, PreparedRequest, Request
 from gpt2cli.loading import LoadedModel
+from gpt2cli.terminal.notes import Notes
+from gpt2cli.terminal.progress import BatchProgress
+from gpt2cli.terminal.result import ResultWriter
+from gpt2cli.tokenizer import Tokenizer
+from tests.gpt2cli.batch.feeding import fed
+from tests.gpt2cli.batch.parsing import make_source
 
-ERROR = Result(BatchItem(3, "", identity="mine", prompt="x", error="top_k: wrong"))
+ERROR = Result(BatchItem(4, "", identity="mine", prompt="x", error="top_k:\nwrong"))
 
 
 def finished(*pieces: str, identity: object = None, prompt: str = "x") -> Result:
@@ -59,7 +69,7 @@ def test_an_errors_record_has_the_same_keys_and_the_error(small_model: LoadedMod
     assert list(record) == [*read(finished("a", identity=1), small_model), "error"]
     assert record["finish_reason"] == "error"
     assert (record["completion"], record["seed"]) == ("", None)
-    assert (record["prompt"], record["id"], record["error"]) == ("x", "mine", "top_k: wrong")
+    assert (record["prompt"], record["id"], record["error"]) == ("x", "mine", "top_k:\nwrong")
 
 
 def test_a_sample_that_could_not_go_on_is_an_error_too(small_model: LoadedModel) -> None:
@@ -76,16 +86,11 @@ def test_a_sample_that_could_not_go_on_is_an_error_too(small_model: LoadedModel)
     assert format_as_text(failed) == "\n"
 
 
-@pytest.mark.parametrize("identity", [0, False, "", [], {}, 1.5, {"😀": ["é"]}], ids=repr)
-def test_any_id_comes_back(small_model: LoadedModel, identity: object) -> None:
-    """Also what counts as false."""
-    assert read(finished("a", identity=identity), small_model)["id"] == identity
-
-
 def test_no_id_gives_no_key(small_model: LoadedModel) -> None:
-    """Neither for a sample nor for an error."""
+    """Neither for a sample nor for an error; an id that counts as false is one."""
     assert "id" not in read(finished("a"), small_model)
     assert "id" not in read(Result(BatchItem(0, "", error="bad")), small_model)
+    assert read(finished("a", identity=0), small_model)["id"] == 0
 
 
 def test_half_a_surrogate_pair_comes_back_as_a_replacement_character(
@@ -95,11 +100,6 @@ def test_half_a_surrogate_pair_comes_back_as_a_replacement_character(
     result = Result(BatchItem(0, "", {"\udfff": ["\ud83d"]}, "a\ud83dé", error="no text"))
     record = read(result, small_model)
     assert (record["id"], record["prompt"]) == ({"\ufffd": ["\ufffd"]}, "a\ufffdé")
-
-
-def test_an_errors_text_is_an_empty_line() -> None:
-    """What is wrong is told elsewhere."""
-    assert format_as_text(ERROR) == "\n"
 
 
 @given(st.lists(st.text(), max_size=3))
@@ -126,3 +126,60 @@ def test_printf_undoes_the_escapes(tmp_path: pathlib.Path) -> None:
         ["sh", "-c", script], input=format_as_text(finished(text)).encode(), capture_output=True
     )
     assert done.stdout == text.encode()
+
+
+def show(
+    tokenizer: Tokenizer,
+    model: LoadedModel,
+    output: ResultWriter | Journal,
+    *,
+    as_text: bool,
+    quiet: bool = False,
+) -> BatchProgress:
+    """Show a sample and an error; return what was counted."""
+    notes = Notes(quiet=quiet)
+    progress = BatchProgress(notes, total_bytes=None)
+    with fed(b"") as descriptor:
+        items = make_source(descriptor, tokenizer)
+        view = BatchView(model, output, notes, progress, items, as_text)
+        for result in (finished("é", "\nb"), ERROR):
+            view.show(result)
+    return progress
+
+
+@pytest.mark.parametrize(
+    ("as_text", "quiet", "told"),
+    [(True, False, "gpt2: record 4: top_k: wrong\n"), (True, True, ""), (False, False, "")],
+    ids=["text", "quiet", "jsonl"],
+)
+def test_each_result_is_written_and_counted(
+    ascii_tokenizer: Tokenizer,
+    small_model: LoadedModel,
+    capsys: pytest.CaptureFixture[str],
+    as_text: bool,
+    quiet: bool,
+    told: str,
+) -> None:
+    """What is wrong is a note of one line where the result cannot say it."""
+    file = io.BytesIO()
+    writer = ResultWriter(file, on_terminal=False)
+    progress = show(ascii_tokenizer, small_model, writer, as_text=as_text, quiet=quiet)
+    lines = file.getvalue().decode().splitlines()
+    texts = lines if as_text else [json.loads(line)["completion"] for line in lines]
+    assert texts == ["é\\nb" if as_text else "é\nb", ""]
+    assert (progress.records, progress.errors, progress.tokens) == (2, 1, 2)
+    assert capsys.readouterr().err == told
+
+
+def test_a_journal_is_told_of_each_result(
+    ascii_tokenizer: Tokenizer, small_model: LoadedModel, tmp_path: pathlib.Path
+) -> None:
+    """Its record, its number among the samples, and whether it is an error."""
+    with (tmp_path / "out").open("wb") as out, (tmp_path / "journal").open("wb") as journal:
+        show(ascii_tokenizer, small_model, Journal(out, journal), as_text=True)
+    assert (tmp_path / "out").read_bytes() == "é\\nb\n\n".encode()
+    lines = map(json.loads, (tmp_path / "journal").read_bytes().splitlines())
+    assert [(index, sample, failed) for index, sample, *_, failed in lines] == [
+        (3, 1, False),
+        (4, 0, True),
+    ]

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.batch import InputReader
-from gpt2cli.batch.reader import LONGEST_RECORD
+from gpt2cli.batch.reader import LONGEST_RECORD, InputReader
 from gpt2cli.errors import PromptError
 from tests.gpt2cli.batch.feeding import HANGS_AFTER, fed, feeding, read_all
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpt2cli.batch import resume_output, start_output
+from gpt2cli.batch.journal import resume_output, start_output
 from gpt2cli.errors import OutputError
 from tests.gpt2cli.batch.feeding import fed
 from tests.gpt2cli.batch.jobs import HEADER, RECORDS, RESULTS, Job

@@ -11,7 +11,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from gpt2cli.app import app
-from gpt2cli.commands.batch import InputOutput
+from gpt2cli.batch.config import InputOutput
 from gpt2cli.option_kinds import SWITCH
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings, settable_options

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from gpt2cli.batch.fields import read_options
+from gpt2cli.batch.items import read_options
 from gpt2cli.commands.chat_settings import all_options, change, describe
 from gpt2cli.config import OF_A_PROMPT
 from gpt2cli.option_kinds import Option, options_of

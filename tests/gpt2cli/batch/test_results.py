@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.batch import BatchItem, BatchRun, ItemParser, Result
+from gpt2cli.batch.items import ItemSource
+from gpt2cli.batch.reader import InputReader
+from gpt2cli.batch.results import BatchRun, Result
 from gpt2cli.errors import OutputError, PromptError
 from gpt2cli.generation import Counts
 from gpt2cli.sampling import Row, Sampler
@@ -23,27 +25,24 @@ LIMITS = {"ignore_eos": True, "max_new_tokens": 2}  # of a record that says noth
 Record = str | dict[str, object]  # a text is a line, or "": nothing comes at this moment
 
 
-class ScriptedItems:
-    """The items of listed records, and how many were taken."""
+class ScriptedReader(InputReader):
+    """Gives listed records, and counts those that were taken."""
 
-    def __init__(self, parser: ItemParser, records: Iterator[Record]) -> None:
-        self._parser = parser
+    def __init__(self, records: Iterator[Record]) -> None:
         self._records = records
         self.taken = 0
         self.waits: list[bool] = []
         self.ended = False
 
-    def take(self, *, wait: bool) -> BatchItem | None:
-        """Return the next item."""
+    def take(self, *, wait: bool) -> bytes | None:
+        """Return the next record."""
         self.waits.append(wait)
         record = next(self._records, None)
         self.ended = record is None
         if not record:
             return None
-        line = record if isinstance(record, str) else json.dumps(record)
-        item = self._parser.parse(line.encode(), self.taken)
         self.taken += 1
-        return item
+        return (record if isinstance(record, str) else json.dumps(record)).encode()
 
 
 class CountingSampler(Sampler):
@@ -74,12 +73,11 @@ class Harness:
         self.results: list[Result] = []
         self.engine = engine
         self.sampler = CountingSampler()
-        self.items = ScriptedItems(make_parser(tokenizer, given=LIMITS), iter(records))
+        self.items = ScriptedReader(iter(records))
+        source = ItemSource(self.items, make_parser(tokenizer, given=LIMITS))
         self._tokenizer = tokenizer
         self._sink = sink
-        self._batch = BatchRun(
-            self.items, self._keep, slots=engine.max_slots, interrupted=interrupted
-        )
+        self._batch = BatchRun(source, self._keep, slots=engine.max_slots, interrupted=interrupted)
 
     @property
     def places(self) -> list[tuple[int, int]]:

@@ -1,0 +1,62 @@
+"""`gpt2 batch`: its options, and what they ask of one another."""
+
+from typing import Annotated
+
+import typer
+
+from gpt2cli.batch.config import InputOutput
+from gpt2cli.config import (
+    BeamConfig,
+    ConstraintConfig,
+    GenerationConfig,
+    ModelConfig,
+    ReportConfig,
+    SampleConfig,
+    SamplingConfig,
+    SeedConfig,
+    TextConfig,
+)
+from gpt2cli.errors import UsageError
+from gpt2cli.options import takes
+from gpt2cli.settings import Settings
+
+
+@takes(
+    SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig, SampleConfig,
+    TextConfig, InputOutput, ReportConfig, ModelConfig,
+)  # fmt: skip
+def batch(
+    *,
+    prompts: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="Prompts, one a line, or records (--jsonl). Default: stdin, also as -.",
+        ),
+    ] = None,
+    settings: Settings,
+) -> None:
+    """Complete many prompts, side by side, with a record for each in the order of the input.
+
+    A record goes out as soon as it and all before it are done; a bad one becomes
+    a record with "error", and the rest goes on.
+
+    For example:
+
+    cat prompts.txt | gpt2 batch -n 50 > records.jsonl
+
+    gpt2 batch prompts.jsonl -o records.jsonl --resume
+    """
+    io = settings.make(InputOutput)
+    if settings.values["logprobs"] is not None and io.as_text:
+        raise UsageError(option="logprobs", expected="{format} jsonl, whose records tell them")
+    if io.resume and io.output is None:
+        raise UsageError(option="resume", expected="{output} FILE, the file to go on with")
+    if prompts is not None and io.file is not None:
+        raise UsageError("give FILE as the argument or by --file, not both")
+    from gpt2cli.batch.run import run_batch  # heavy: not for --help
+
+    code = run_batch(prompts if io.file is None else str(io.file), settings, io)
+    if code:
+        raise typer.Exit(code)

@@ -1,0 +1,51 @@
+"""The options that a batch alone has."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpt2cli.config import MOST_SLOTS, REPORT
+from gpt2cli.option_kinds import FILE, SWITCH, WHOLE, Range, one_of, option
+
+_TEXT: Final = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOutput:
+    """Where records come from, beside the argument, what is written and where, and how many run."""
+
+    file: Path | None = option(
+        None, "Read from FILE, as by the argument; - is stdin.", REPORT,
+        kind=FILE, short="-f", usual="the argument, or stdin", settable=False,
+    )  # fmt: skip
+    jsonl: bool = option(
+        False, 'Records are JSON objects: {"prompt": …}, with "id" and any option by its long name '
+        "with underscores. Default: for a FILE named .jsonl; else lines are prompts.", REPORT,
+        kind=SWITCH, settable=False,
+    )  # fmt: skip
+    null: bool = option(
+        False, "Input records end with NUL. Default: with a newline.", REPORT,
+        kind=SWITCH, short="-0", settable=False,
+    )  # fmt: skip
+    format: str = option(
+        "jsonl", r"Write JSON records, or completions alone, one a line, newlines escaped as \n.",
+        REPORT, kind=one_of(("jsonl", _TEXT)), settable=False,
+    )  # fmt: skip
+    output: Path | None = option(
+        None, "Write to FILE, with FILE.resume.json beside it.", REPORT,
+        kind=FILE, short="-o", usual="stdout", settable=False,
+    )  # fmt: skip
+    resume: bool = option(
+        False, "Continue the run that was writing to --output. Default: start anew.", REPORT,
+        kind=SWITCH, settable=False,
+    )  # fmt: skip
+    batch_size: int | None = option(
+        None, "How many records run at once.", REPORT,
+        kind=WHOLE, within=Range(1, MOST_SLOTS), auto="auto", usual="auto: by cores and memory",
+        settable=False,
+    )  # fmt: skip
+
+    @property
+    def as_text(self) -> bool:
+        """Whether completions alone are written."""
+        return self.format == _TEXT

@@ -1,0 +1,178 @@
+"""Runs records through the shared loop, and hands the results on in the order of the input."""
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Final
+
+from gpt2cli.batch.items import BatchItem, ItemSource
+from gpt2cli.generation import (
+    Chunk,
+    Counts,
+    Finish,
+    FinishReason,
+    LogitsEngine,
+    PreparedRequest,
+    generate_from,
+)
+from gpt2cli.loading import LoadedModel
+from gpt2cli.records import format_record, make_error_record, make_record
+from gpt2cli.sampling import Sampler
+from gpt2cli.tokenizer import Tokenizer
+
+# Results that may be begun before the oldest one is handed on: for each slot, and in characters.
+_WINDOW_PER_SLOT: Final = 8
+_WINDOW_CHARACTERS: Final = 1 << 22
+# One line per completion, so that paste(1) can put it beside its prompt; undone by printf '%b',
+# which takes up to three digits after \0 for a part of it.
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0000"})
+
+
+@dataclass(slots=True)
+class Result:
+    """What a sample of a record has so far; an error's only result has nothing."""
+
+    item: BatchItem
+    sample: int = 0
+    pieces: list[str] = field(default_factory=list)
+    finish: Finish | None = None
+
+    @property
+    def completion(self) -> str:
+        """The text so far."""
+        return "".join(self.pieces)
+
+    @property
+    def error(self) -> str | None:
+        """Why there is no completion, or not all of it."""
+        if self.finish is None:
+            return self.item.error
+        return None if self.finish.error is None else str(self.finish.error)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is missing."""
+        return self.finish is not None or self.item.prepared is None
+
+
+class BatchRun:
+    """One run over an input. `sink` is called with each result as soon as all before it are done.
+
+    What is read ahead, and what is finished but must wait for an older result, is bounded.
+    """
+
+    def __init__(
+        self,
+        items: ItemSource,
+        sink: Callable[[Result], None],
+        *,
+        slots: int,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Once `interrupted` says so, no other result begins and those that run are dropped."""
+        self._items = items
+        self._sink = sink
+        self._window = _WINDOW_PER_SLOT * slots
+        self._interrupted = interrupted
+        self._current: BatchItem | None = None  # whose samples are being begun
+        self._next_sample = 0  # of it
+        self._waiting: deque[Result] = deque()  # in order, from the oldest that is not handed on
+        self._waiting_characters = 0  # of their prompts
+        self._running: dict[tuple[int, int], Result] = {}  # (index, sample) -> one of those
+
+    @property
+    def ended(self) -> bool:
+        """Whether no sample will come any more."""
+        return self._current is None and self._items.ended
+
+    def run(
+        self, engine: LogitsEngine, tokenizer: Tokenizer, sampler: Sampler, *, counts: Counts
+    ) -> None:
+        """Work until the input ends, or it is interrupted.
+
+        Raises:
+            Gpt2Error: if the input cannot be read, the model fails, or the sink does.
+        """
+        chunks = generate_from(
+            self, engine, tokenizer, sampler, counts=counts, interrupted=self._interrupted
+        )
+        with closing(chunks):
+            for chunk in chunks:
+                self._accept(chunk)
+
+    def take(self, *, wait: bool) -> tuple[PreparedRequest, int] | None:
+        """Return the next sample; records that cannot be run are answered on the way."""
+        while self._has_room() and not self._interrupted():
+            if self._current is None:
+                self._current = self._items.take(wait=wait)
+            if self._current is None:
+                return None
+            result = self._begin_next(self._current)
+            prepared = result.item.prepared
+            if prepared is None:
+                self._hand_on()
+                continue
+            while self._current is not None and prepared.request.search.on:
+                self._begin_next(self._current)  # one search makes all its results
+            return prepared, result.sample
+        return None
+
+    def _has_room(self) -> bool:
+        in_window = len(self._waiting) < self._window
+        return in_window and self._waiting_characters < _WINDOW_CHARACTERS
+
+    def _begin_next(self, item: BatchItem) -> Result:
+        """Begin the next result of the current item, behind all that wait."""
+        result = Result(item, self._next_sample)
+        self._next_sample += 1
+        if self._next_sample == item.results:
+            self._current, self._next_sample = None, 0
+        self._waiting.append(result)
+        self._waiting_characters += len(item.prompt or "")
+        if item.prepared is not None:
+            self._running[item.index, result.sample] = result
+        return result
+
+    def _accept(self, chunk: Chunk) -> None:
+        result = self._running[chunk.index, chunk.sample]
+        result.pieces.append(chunk.text)
+        if chunk.finish is not None and chunk.finish.reason is not FinishReason.INTERRUPTED:
+            result.finish = chunk.finish
+            del self._running[chunk.index, chunk.sample]
+            self._hand_on()
+
+    def _hand_on(self) -> None:
+        while self._waiting and self._waiting[0].done:
+            result = self._waiting.popleft()
+            self._waiting_characters -= len(result.item.prompt or "")
+            self._sink(result)
+
+
+def format_as_record(result: Result, model: LoadedModel) -> str:
+    """Return a result as a line of JSON."""
+    item = result.item
+    if item.prepared is None or result.finish is None or result.finish.error is not None:
+        record = make_error_record(
+            item.index,
+            prompt=item.prompt,
+            error=result.error or "",
+            sample=result.sample,
+            model=model,
+            identity=item.identity,
+        )
+    else:
+        record = make_record(
+            item.prepared.request,
+            sample=result.sample,
+            completion=result.completion,
+            finish=result.finish,
+            model=model,
+            identity=item.identity,
+        )
+    return format_record(record)
+
+
+def format_as_text(result: Result) -> str:
+    r"""Return the completion alone as one line, with \n escaped; an error is an empty line."""
+    return f"{'' if result.error else result.completion.translate(_ESCAPES)}\n"
