@@ -15,12 +15,9 @@ from typing import Final
 
 from gpt2cli.bench_config import BenchConfig
 from gpt2cli.config import GenerationConfig, SamplingConfig
-from gpt2cli.generation import (
-    LogitsEngine,
-    PreparedRequest,
-    Request,
-    generate,
-)
+from gpt2cli.generation.interfaces import LogitsEngine
+from gpt2cli.generation.loop import generate
+from gpt2cli.generation.requests import PreparedRequest, Request
 from gpt2cli.loading import LoadedModel
 from gpt2cli.machine import find_cpu_name, read_peak, reset_peak
 

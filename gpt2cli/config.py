@@ -150,11 +150,6 @@ class SamplingConfig:
         """Whether a token is drawn; else the most likely one is taken."""
         return not self.greedy and self.temperature >= GREEDY_BELOW
 
-    @property
-    def warping(self) -> tuple[float, ...]:
-        """What the warpers go by: rows that agree in it are warped and drawn together."""
-        return (self.temperature, self.top_k, self.top_p, self.min_p, self.typical_p)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedConfig:

@@ -12,7 +12,7 @@ from gpt2cli.engine import Device, Engine, choose_slots, count_cores
 from gpt2cli.engine.captured import captured
 from gpt2cli.errors import DeviceError, DeviceFullError, ModelError, UsageError
 from gpt2cli.model_folder import ModelFolder
-from gpt2cli.sampling import Sampler
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.store import Listener, StoredModel, find_model
 from gpt2cli.store.exports import check_again
 from gpt2cli.tokenizer import Tokenizer

@@ -4,9 +4,10 @@ import json
 import re
 from typing import Any, Final
 
-from gpt2cli.generation import Finish, Request
+from gpt2cli.generation.interfaces import Finish
+from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
-from gpt2cli.sampling import Alternative, TokenLogprob
+from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
 from gpt2cli.spelling import describe_piece
 from gpt2cli.tokenizer import Tokenizer
 

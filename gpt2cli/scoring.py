@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from gpt2cli.generation import LogitsEngine
-from gpt2cli.sampling import Alternative, find_logprobs
+from gpt2cli.generation.interfaces import LogitsEngine
+from gpt2cli.sampling.logprobs import Alternative, find_logprobs
 
 # Places whose logits are made at once: 13 MB of a GPT-2, twice that in float64. 124M on two cores
 # scores 1,023 tokens in 3.0 s with 16, 1.9 s with 64 and 1.8 s with 256.

@@ -7,18 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpt2cli.batch.items import BatchItem, ItemSource
-from gpt2cli.generation import (
-    Chunk,
-    Counts,
-    Finish,
-    FinishReason,
-    LogitsEngine,
-    PreparedRequest,
-    generate_from,
-)
+from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, LogitsEngine
+from gpt2cli.generation.loop import generate_from
+from gpt2cli.generation.requests import PreparedRequest
 from gpt2cli.loading import LoadedModel
 from gpt2cli.records import format_record, make_error_record, make_record
-from gpt2cli.sampling import Sampler
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 
 # Results that may be begun before the oldest one is handed on: for each slot, and in characters.

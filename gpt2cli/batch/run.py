@@ -17,9 +17,11 @@ from gpt2cli.batch.reader import InputReader
 from gpt2cli.batch.results import BatchRun, Result, format_as_record, format_as_text
 from gpt2cli.config import BeamConfig, ModelConfig, Overflow, ReportConfig
 from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.generation import Counts, draw_seed, make_request, prepare
+from gpt2cli.generation.interfaces import Counts
+from gpt2cli.generation.requests import make_request, prepare
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.option_kinds import options_of
+from gpt2cli.sampling.random import draw_seed
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag
 from gpt2cli.terminal.notes import Notes

@@ -10,21 +10,12 @@ from gpt2cli.chat.templates import TEMPLATES, Template
 from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig, SeedConfig
 from gpt2cli.detokenizer import overlap
 from gpt2cli.errors import UsageError
-from gpt2cli.generation import (
-    Counts,
-    Finish,
-    FinishReason,
-    KeptSlot,
-    LogitsEngine,
-    PreparedRequest,
-    Request,
-    draw_seed,
-    generate,
-    prepare,
-    seed_of,
-)
-from gpt2cli.generation.vocabulary import find_bans, find_biases
-from gpt2cli.sampling import Sampler
+from gpt2cli.generation.interfaces import Counts, Finish, FinishReason, LogitsEngine
+from gpt2cli.generation.loop import generate
+from gpt2cli.generation.prompt_cache import PromptCache
+from gpt2cli.generation.requests import PreparedRequest, Request, find_bans, find_biases, prepare
+from gpt2cli.sampling.random import draw_seed, seed_of
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 
 _ROOM_SHARE: Final = 4  # at most one part in four of the context is held free for the reply
@@ -92,7 +83,7 @@ class Chat:
         self._tokenizer = tokenizer
         self._sampler = sampler
         self._allow_special = allow_special
-        self._kept = KeptSlot()
+        self._prompt_cache = PromptCache()
         self._seeded: int | None = 0  # the turn that has the seed itself; None: the next one
         self.template = template
         self.conversation = conversation
@@ -182,7 +173,7 @@ class Chat:
             [exchange.prepared],
             counts=exchange.counts,
             interrupted=interrupted,
-            kept=self._kept,
+            prompt_cache=self._prompt_cache,
         )
         ends = self._make_template(exchange.before).stop
         text, trimmer = "", _Trimmer()
@@ -242,13 +233,13 @@ class Chat:
             reason=FinishReason.INTERRUPTED,
             stop_sequence=None,
             prompt_tokens=prompt_tokens,
-            completion_tokens=len(self._kept.completion_of(seen_ids) or ()),
+            completion_tokens=len(self._prompt_cache.completion_of(seen_ids) or ()),
             truncated_prompt_tokens=prompt_tokens - len(seen_ids),
         )
 
     def _add_turn(self, exchange: Exchange, text: str) -> None:
         assert exchange.finish is not None
-        drawn = self._kept.completion_of(exchange.seen_ids)
+        drawn = self._prompt_cache.completion_of(exchange.seen_ids)
         ids = None if drawn is None else ids_that_spell(text, drawn, self._tokenizer)
         request, reason = exchange.request, exchange.finish.reason
         turn = Turn(

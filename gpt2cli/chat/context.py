@@ -7,7 +7,7 @@ from itertools import accumulate
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.chat.templates import Template
 from gpt2cli.errors import PromptError
-from gpt2cli.generation import slide
+from gpt2cli.generation.sequence import slide
 from gpt2cli.tokenizer import Tokenizer
 
 

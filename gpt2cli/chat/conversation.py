@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gpt2cli.errors import UsageError
-from gpt2cli.generation import FinishReason
+from gpt2cli.generation.interfaces import FinishReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from export.whole import replacing
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.config import SeedConfig
 from gpt2cli.errors import ConversationError, UsageError, shorten
-from gpt2cli.generation import FinishReason
+from gpt2cli.generation.interfaces import FinishReason
 
 _VERSION: Final = 1
 # A session's name is flushed to disk no more often: a turn may take less than 0.1 s.

@@ -207,7 +207,7 @@ def _check(option: Option, text: str) -> Any:
 def _check_regex(pattern: str) -> None:
     """Compile a pattern, which needs no model: here a token is a byte."""
     from gpt2cli.config import ConstraintConfig
-    from gpt2cli.sampling import ConstraintCompiler  # heavy: not for --help
+    from gpt2cli.sampling.constraints import ConstraintCompiler  # heavy: not for --help
 
     compiler = ConstraintCompiler([bytes([i]) for i in range(256)], lambda text: text.encode())
     compiler.compile(ConstraintConfig(regex=pattern))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from gpt2cli.chat import Chat, Exchange, SessionFile
 from gpt2cli.errors import ConversationError, Gpt2Error, OutputError
-from gpt2cli.generation import FinishReason
+from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.loading import LoadedModel
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.chat_input import ChatInput

@@ -8,18 +8,9 @@ import typer
 
 from gpt2cli import exit_codes
 from gpt2cli.config import BeamConfig, ModelConfig, ReportConfig, SampleConfig
-from gpt2cli.generation import (
-    Chunk,
-    Counts,
-    Finish,
-    FinishReason,
-    PreparedRequest,
-    choose_seed,
-    generate,
-    in_sample_order,
-    make_request,
-    prepare,
-)
+from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, in_sample_order
+from gpt2cli.generation.loop import generate
+from gpt2cli.generation.requests import PreparedRequest, choose_seed, make_request, prepare
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.records import format_record, make_record
 from gpt2cli.settings import Settings

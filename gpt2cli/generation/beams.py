@@ -11,16 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2cli.errors import Gpt2Error, PromptError
-from gpt2cli.generation.requests import Chunk, FinishReason, PreparedRequest
-from gpt2cli.generation.sample import Sample
-from gpt2cli.sampling import (
-    Continuation,
-    Sampler,
-    explain,
-    find_continuations,
-    find_logprobs,
-    rate,
-)
+from gpt2cli.generation.interfaces import Chunk, FinishReason
+from gpt2cli.generation.requests import PreparedRequest
+from gpt2cli.generation.sequence import TokenSequence
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 
 Logits = NDArray[np.float32]
@@ -30,7 +24,7 @@ Logits = NDArray[np.float32]
 class Beam:
     """A completion as far as it has come: its text, and the sum of its log-probabilities."""
 
-    sample: Sample
+    sequence: TokenSequence
     text: str = ""
     total: float = 0.0
 
@@ -56,13 +50,13 @@ class BeamSearch:
         self._candidates = max(2, 1 + ends) * request.search.beams
         self._length = 0  # tokens of each beam
         # Those that go on, best first.
-        self._beams = [Beam(Sample(tokenizer, prepared, 0, limit))]
+        self._beams = [Beam(TokenSequence(tokenizer, prepared, 0, limit))]
         self._hypotheses: list[Hypothesis] = []  # best first, as many as beams at most
-        if self._beams[0].sample.finished:  # nothing is to be drawn at all
+        if self._beams[0].sequence.finished:  # nothing is to be drawn at all
             self._end_all()
 
     @property
-    def slots(self) -> int:
+    def beams(self) -> int:
         """How many slots it may come to need."""
         return self._config.beams
 
@@ -72,9 +66,9 @@ class BeamSearch:
         return not self._beams
 
     @property
-    def samples(self) -> Sequence[Sample]:
+    def sequences(self) -> Sequence[TokenSequence]:
         """The completions that go on, one for each slot; none when the search is over."""
-        return [beam.sample for beam in self._beams]
+        return [beam.sequence for beam in self._beams]
 
     @property
     def hypotheses(self) -> Sequence[Hypothesis]:
@@ -82,88 +76,84 @@ class BeamSearch:
         return self._hypotheses
 
     def step(self, sampler: Sampler, logits: Logits) -> list[int]:
-        """Go on by a token; `logits` [n, V] are those after each of `samples`.
+        """Go on by a token; `logits` [n, V] are those after each of `sequences`.
 
-        Returns for each of the new `samples` the place of the one that it continues.
+        Returns for each of the new `sequences` the index of the one that it continues.
 
         Raises:
             ModelError: if the logits hold NaN or infinities.
         """
-        rows = [beam.sample.row for beam in self._beams]
+        histories = [beam.sequence.history for beam in self._beams]
         totals = [beam.total for beam in self._beams]
-        found = find_continuations(sampler, logits, rows, totals, count=self._candidates)
+        found = sampler.find_continuations(logits, histories, totals, count=self._candidates)
         if not found and not self._hypotheses:
-            self.fail(explain(logits[0]))
+            self._fail(sampler.explain(logits[0]))
         self._length += 1
         going_on: list[tuple[Beam, int]] = []
         for rank, continuation in enumerate(found):
             in_front = rank < self._config.beams  # the others are there to go on only
             if not in_front and len(going_on) == self._config.beams:
                 break
-            beam = self._grow(continuation, logits)
-            if not beam.sample.finished:
+            parent = self._beams[continuation.parent]
+            sequence = parent.sequence.fork()
+            text = sequence.take(continuation.token_id, logits[continuation.parent])
+            beam = Beam(sequence, parent.text + text, continuation.total)
+            if not sequence.finished:
                 going_on.append((beam, continuation.parent))
             elif in_front:
                 self._add(beam)
         self._beams = [beam for beam, _ in going_on]
         if self._is_over():
             self._beams = []
-        return [parent for _, parent in going_on][: len(self._beams)]
-
-    def fail(self, error: Gpt2Error) -> None:
-        """End with the error as each of the completions."""
-        self._beams[0].sample.fail(error)
-        self._end_all()
+        return [index for _, index in going_on][: len(self._beams)]
 
     def finish(self) -> Iterator[Chunk]:
         """Yield the best completions, each whole; an error for each that there is not."""
         yield from self._show_found()
         for number in range(len(self._hypotheses), self._wanted):
-            sample = self._hypotheses[0].beam.sample.fork()
+            sequence = self._hypotheses[0].beam.sequence.fork()
             found = len(self._hypotheses)
             fault = f"the options allow {found} completions here, not {self._wanted}"
-            sample.fail(PromptError(fault, "lower {samples}"))
-            yield replace(sample.chunk(""), sample=number)
+            sequence.fail(PromptError(fault, "lower {samples}"))
+            yield replace(sequence.chunk(""), sample=number)
 
     def interrupt(self) -> Iterator[Chunk]:
         """Yield the best that there is by now, ended or not."""
         for beam in self._beams:
-            text = beam.text + beam.sample.interrupt()
-            self._add(replace(beam, text=text))
+            self._add(replace(beam, text=beam.text + beam.sequence.interrupt()))
         for chunk in self._show_found():
             if chunk.finish is not None:
                 yield replace(chunk, finish=replace(chunk.finish, reason=FinishReason.INTERRUPTED))
 
     def _show_found(self) -> Iterator[Chunk]:
         for number, hypothesis in enumerate(self._hypotheses[: self._wanted]):
-            chunk = hypothesis.beam.sample.chunk(hypothesis.beam.text)
-            yield replace(chunk, sample=number)
+            yield replace(hypothesis.beam.sequence.chunk(hypothesis.beam.text), sample=number)
+
+    def _fail(self, error: Gpt2Error) -> None:
+        """End with the error as each of the completions."""
+        self._beams[0].sequence.fail(error)
+        self._end_all()
 
     def _end_all(self) -> None:
         """Let each completion end as the first beam has."""
         self._hypotheses = [Hypothesis(self._beams[0], 0.0)] * self._wanted
         self._beams = []
 
-    def _grow(self, continuation: Continuation, logits: Logits) -> Beam:
-        parent, token_id = continuation.parent, continuation.token_id
-        before = self._beams[parent]
-        sample = before.sample.fork()
-        sample.row.append(token_id)
-        top = sample.wanted_logprobs
-        logprob = None
-        if top is not None:
-            [logprob] = find_logprobs(logits[parent : parent + 1], [token_id], [top])
-        return Beam(sample, before.text + sample.take(token_id, logprob), continuation.total)
-
     def _add(self, beam: Beam) -> None:
         """Keep a completion if it is among the best: as many as beams, the first of equals."""
-        score = rate(self._config, beam.total, self._length)
-        ranked = sorted([*self._hypotheses, Hypothesis(beam, score)], key=lambda h: -h.score)
+        ranked = sorted([*self._hypotheses, Hypothesis(beam, self._rate(beam))], key=_worst_last)
         self._hypotheses = ranked[: self._config.beams]
 
     def _is_over(self) -> bool:
         """Tell whether no beam will become better than what is found, as far as one can guess."""
         if len(self._hypotheses) < self._config.beams or not self._beams:
             return not self._beams
-        best = rate(self._config, self._beams[0].total, self._length)
-        return best <= self._hypotheses[-1].score
+        return self._rate(self._beams[0]) <= self._hypotheses[-1].score
+
+    def _rate(self, beam: Beam) -> float:
+        """Return the score of a beam; EOS counts as one of its tokens."""
+        return beam.total / self._length**self._config.length_penalty
+
+
+def _worst_last(hypothesis: Hypothesis) -> float:
+    return -hypothesis.score

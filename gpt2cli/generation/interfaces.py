@@ -1,23 +1,24 @@
-"""What the loop needs of its surroundings, and what it tells of itself."""
+"""What the loop needs of its surroundings, and what it gives: chunks and counts."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2cli.errors import Gpt2Error
 from gpt2cli.generation.requests import PreparedRequest
 from gpt2cli.model_folder import ModelShape
+from gpt2cli.sampling.logprobs import TokenLogprob
 
 Logits = NDArray[np.float32]
 
 
 class LogitsEngine(Protocol):
-    """What the loop needs of an engine; `gpt2cli.engine.Engine` is one, a test may script one.
-
-    Active slots are always 0 … n−1.
-    """
+    """What the loop needs of an engine; a test may script one. Active slots are always 0 … n−1."""
 
     @property
     def shape(self) -> ModelShape:
@@ -27,11 +28,6 @@ class LogitsEngine(Protocol):
     @property
     def max_slots(self) -> int:
         """How many slots are to be active at once; a search with more beams runs alone."""
-        ...
-
-    @property
-    def most_slots(self) -> int:
-        """How many slots there can be for a search that needs more."""
         ...
 
     def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
@@ -81,3 +77,52 @@ class Counts:
     decode_tokens: int = 0
     decode_seconds: float = 0.0
     sample_seconds: float = 0.0
+
+
+class FinishReason(StrEnum):
+    """Why a completion ended."""
+
+    STOP = "stop"  # EOS or a stop sequence
+    LENGTH = "length"  # max_new_tokens
+    CONTEXT = "context"  # n_positions
+    INTERRUPTED = "interrupted"
+    ERROR = "error"  # its options left nothing to choose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """How one sample ended. Tokens are those drawn, without EOS."""
+
+    reason: FinishReason
+    stop_sequence: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    truncated_prompt_tokens: int = 0  # of the prompt's, that the model did not see at all
+    logprobs: tuple[TokenLogprob, ...] | None = None  # of each token; None: not asked for
+    error: Gpt2Error | None = None  # why it could not go on
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of one sample's completion; the last one of a sample carries its finish."""
+
+    index: int
+    sample: int
+    text: str
+    finish: Finish | None = None
+
+
+def in_sample_order(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Yield one request's chunks sample by sample: the first at once, later ones when it is done.
+
+    Nothing is lost or joined; what must wait is kept in memory.
+    """
+    waiting: dict[int, list[Chunk]] = defaultdict(list)
+    current = 0
+    for chunk in chunks:
+        waiting[chunk.sample].append(chunk)
+        while ready := waiting.pop(current, None):
+            yield from ready
+            if ready[-1].finish is None:
+                break
+            current += 1

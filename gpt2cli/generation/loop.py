@@ -4,110 +4,174 @@ It passes logits on unopened: the engine makes them, the sampler reads them.
 """
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.beams import BeamSearch
-from gpt2cli.generation.interfaces import Counts, Logits, LogitsEngine, SampleSource
-from gpt2cli.generation.kept import KeptSlot
-from gpt2cli.generation.requests import Chunk, PreparedRequest
-from gpt2cli.generation.sample import Sample, find_wanted_logprobs
-from gpt2cli.sampling import Sampler
+from gpt2cli.generation.interfaces import Chunk, Counts, Logits, LogitsEngine, SampleSource
+from gpt2cli.generation.prompt_cache import PromptCache
+from gpt2cli.generation.requests import PreparedRequest
+from gpt2cli.generation.sequence import TokenSequence
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 
 
+def generate(
+    engine: LogitsEngine,
+    tokenizer: Tokenizer,
+    sampler: Sampler,
+    requests: Iterable[PreparedRequest],
+    *,
+    counts: Counts | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+    prompt_cache: PromptCache | None = None,
+) -> Generator[Chunk, None, None]:
+    """Yield the chunks of all samples as they are made; `counts` is kept up to date meanwhile.
+
+    A finished sample's slot is taken by the next one at once. What a sample yields depends on its
+    request alone: each prompt is prefilled by itself. Once `interrupted` says so, the samples that
+    run finish with what they have and no other begins. Closing the iterator stops all work.
+
+    With `prompt_cache`, for runs of one sample each, the slot stays open between them: a prompt
+    that begins as the one before went on is prefilled from there, so the text depends on what came
+    before.
+
+    Raises:
+        PromptError: if the options of a request leave nothing to choose.
+        DeviceFullError: if the device's memory does not hold a step.
+    """
+    loop = _Loop(engine, tokenizer, sampler, counts or Counts(), interrupted, prompt_cache)
+    with closing(loop.run(_RequestSource(requests))) as chunks:
+        for chunk in chunks:
+            if chunk.finish is not None and chunk.finish.error is not None:
+                raise chunk.finish.error
+            yield chunk
+
+
+def generate_from(
+    source: SampleSource,
+    engine: LogitsEngine,
+    tokenizer: Tokenizer,
+    sampler: Sampler,
+    *,
+    counts: Counts | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Generator[Chunk, None, None]:
+    """Do as `generate` with samples that may come later: those that run never wait for them.
+
+    A sample whose options leave nothing to choose finishes with the error; the others go on.
+    """
+    return _Loop(engine, tokenizer, sampler, counts or Counts(), interrupted).run(source)
+
+
+class _RequestSource:
+    """Gives the samples of requests that are all there when they are asked for."""
+
+    def __init__(self, requests: Iterable[PreparedRequest]) -> None:
+        self._samples = (
+            (prepared, number) for prepared in requests for number in range(prepared.runs)
+        )
+        self.ended = False
+
+    def take(self, *, wait: bool) -> tuple[PreparedRequest, int] | None:
+        """Return the next sample; None at the end."""
+        sample = next(self._samples, None)
+        self.ended = sample is None
+        return sample
+
+
 @dataclass(slots=True)
-class Loop:
-    """One run; `close` must follow it, however it ends."""
+class _Loop:
+    """One run."""
 
     engine: LogitsEngine
     tokenizer: Tokenizer
     sampler: Sampler
     counts: Counts
     interrupted: Callable[[], bool]
-    kept: KeptSlot | None
-    active: list[Sample] = field(default_factory=list)  # active[i] runs in slot i
+    prompt_cache: PromptCache | None = None
+    active: list[TokenSequence] = field(default_factory=list)  # active[i] runs in slot i
     searches: list[BeamSearch] = field(default_factory=list)  # to which some of them belong
-    waiting: deque[Sample | BeamSearch] = field(default_factory=deque)  # for more room
+    waiting: TokenSequence | BeamSearch | None = None  # for more room than there is
 
-    def run(self, source: SampleSource) -> Iterator[Chunk]:
-        """Yield chunks until nothing is active and nothing will come."""
-        while not self.interrupted():
-            yield from self._step(source)
-            if not self.active and not self.waiting and source.ended:
-                return
-        for search in self.searches:
-            yield from search.interrupt()
-        for sample in self.active:
-            if not sample.finished:
-                yield sample.chunk(sample.interrupt())
-
-    def close(self) -> None:
-        """Free every slot."""
-        while self.active:
-            self._release(len(self.active) - 1)
+    def run(self, source: SampleSource) -> Generator[Chunk, None, None]:
+        """Yield chunks until nothing is active and nothing will come; then no slot is open."""
+        try:
+            while not self.interrupted():
+                yield from self._step(source)
+                if not self.active and self.waiting is None and source.ended:
+                    return
+            for search in self.searches:
+                yield from search.interrupt()
+            for sequence in self.active:
+                if not sequence.finished:
+                    yield sequence.chunk(sequence.interrupt())
+        finally:
+            while self.active:
+                self._release(len(self.active) - 1)
 
     def _step(self, source: SampleSource) -> Iterator[Chunk]:
         yield from self._refill(source)
-        slid = [sample for sample in self.active if sample.needs_prefill]
-        for sample in slid:
-            self.engine.rewind(self.active.index(sample), 0)
-            yield from self._draw(self._prefill(sample), [sample])
+        slid = [sequence for sequence in self.active if sequence.needs_prefill]
+        for sequence in slid:
+            self.engine.rewind(self.active.index(sequence), 0)
+            yield from self._draw(self._prefill(sequence), [sequence])
         if self.active and not slid:  # else some may have finished: refill first
             yield from self._decode()
 
     def _refill(self, source: SampleSource) -> Iterator[Chunk]:
-        """Give finished samples' slots, then free ones, to who waits; close the rest.
+        """Give finished sequences' slots, then free ones, to who waits; close the rest.
 
         Who comes first begins first: a search for which there is no room yet lets nobody pass. One
         that needs more than there ever is begins when it would be alone.
         """
         while not self.interrupted() and (room := self._count_room()) > 0:
-            if not self.waiting:
-                taken = source.take(wait=all(sample.finished for sample in self.active))
+            if self.waiting is None:
+                taken = source.take(wait=all(sequence.finished for sequence in self.active))
                 if taken is None:
                     break
-                self.waiting.append(self._make_run(*taken))
-            if room < min(self.waiting[0].slots, self.engine.max_slots):
-                break
-            run = self.waiting.popleft()
-            if isinstance(run, BeamSearch):
-                yield from self._begin_search(run)
+                self.waiting = self._make(*taken)
+            if isinstance(self.waiting, TokenSequence):
+                sequence, self.waiting = self.waiting, None
+                yield from self._begin(sequence)
+            elif room >= min(self.waiting.beams, self.engine.max_slots):
+                search, self.waiting = self.waiting, None
+                yield from self._begin_search(search)
             else:
-                yield from self._begin_sample(run)
+                break
         self._release_finished()
 
-    def _make_run(self, prepared: PreparedRequest, number: int) -> Sample | BeamSearch:
+    def _make(self, prepared: PreparedRequest, number: int) -> TokenSequence | BeamSearch:
         limit = self.engine.shape.n_positions
         if prepared.request.search.on:
             return BeamSearch(self.tokenizer, prepared, limit)
-        return Sample(self.tokenizer, prepared, number, limit)
+        return TokenSequence(self.tokenizer, prepared, number, limit)
 
     def _count_room(self) -> int:
         """Return how many slots nobody has a claim to: a search may come to have all its beams."""
-        searching = sum(len(search.samples) for search in self.searches)
-        claimed = sum(search.slots for search in self.searches)
-        finished = sum(sample.finished for sample in self.active)
+        searching = sum(len(search.sequences) for search in self.searches)
+        claimed = sum(search.beams for search in self.searches)
+        finished = sum(sequence.finished for sequence in self.active)
         return self.engine.max_slots - (len(self.active) - finished - searching) - claimed
 
-    def _begin_sample(self, sample: Sample) -> Iterator[Chunk]:
-        if sample.finished:  # nothing is to be drawn at all
-            yield sample.chunk("")
+    def _begin(self, sequence: TokenSequence) -> Iterator[Chunk]:
+        if sequence.finished:  # nothing is to be drawn at all
+            yield sequence.chunk("")
             return
-        self._place(sample)
-        yield from self._draw(self._prefill(sample), [sample])
+        self._place(sequence)
+        yield from self._draw(self._prefill(sequence), [sequence])
 
     def _begin_search(self, search: BeamSearch) -> Iterator[Chunk]:
         if search.ended:
             yield from search.finish()
             return
-        [sample] = search.samples
+        [sequence] = search.sequences
         self.searches.append(search)
-        self._place(sample)
+        self._place(sequence)
         self._release_finished()  # for its beams
-        yield from self._advance(search, self._prefill(sample))
+        yield from self._advance(search, self._prefill(sequence))
 
     def _release_finished(self) -> None:
         for slot in reversed(range(len(self.active))):
@@ -116,117 +180,117 @@ class Loop:
 
     def _release(self, slot: int) -> None:
         """Free a slot, or keep it for the next run."""
-        if self.kept is not None and len(self.active) == 1:
-            self.kept.keep(self.active[slot])
+        if self.prompt_cache is not None and len(self.active) == 1:
+            self.prompt_cache.keep(self.active[slot])
         else:
             self.engine.free(slot)
         self.active[slot] = self.active[-1]
         self.active.pop()
 
-    def _place(self, sample: Sample) -> None:
-        """Put a sample into a slot, with its prompt's cache where some slot still begins with it.
+    def _place(self, sequence: TokenSequence) -> None:
+        """Put a sequence into a slot, with its prompt's cache where a slot still begins with it.
 
         A request's samples thus share one prefill, and so do equal prompts that meet.
         """
         before = list(self.active)
         slot = next((i for i, s in enumerate(before) if s.finished), len(before))
-        source = next((i for i, s in enumerate(before) if _shares_prefix(s, sample)), None)
-        self.active[slot : slot + 1] = [sample]  # before the engine may fail
+        source = next((i for i, s in enumerate(before) if _shares_prefix(s, sequence)), None)
+        self.active[slot : slot + 1] = [sequence]  # before the engine may fail
         if source is not None:
-            sample.prefix_logits = before[source].prefix_logits
-            sample.feed(len(sample.prefix))
+            sequence.prefix_logits = before[source].prefix_logits
+            sequence.feed(len(sequence.prefix))
             if source != slot:
                 self.engine.fork(source, slot)
-            self.engine.rewind(slot, len(sample.prefix))
+            self.engine.rewind(slot, len(sequence.prefix))
         elif slot < len(before):
             self.engine.rewind(slot, 0)
-        elif self.kept is not None and self.kept.is_open:
-            self.kept.lend(sample)
-            self.engine.rewind(slot, sample.fed)
+        elif self.prompt_cache is not None and self.prompt_cache.is_open:
+            self.prompt_cache.lend(sequence)
+            self.engine.rewind(slot, sequence.fed)
 
-    def _prefill(self, sample: Sample) -> Logits:
-        """Return the logits after a sample's window: [1, V]."""
-        sample.needs_prefill = False
-        if sample.prefix_logits is not None:
-            return sample.prefix_logits
-        slot = self.active.index(sample)
-        ids = sample.window[sample.fed : sample.start]
+    def _prefill(self, sequence: TokenSequence) -> Logits:
+        """Return the logits after a sequence's window: [1, V]."""
+        sequence.needs_prefill = False
+        if sequence.prefix_logits is not None:
+            return sequence.prefix_logits
+        ids = sequence.window[sequence.fed :]
         started = time.perf_counter()
-        logits = self.engine.extend(slot, ids, [len(ids) - 1])
+        logits = self.engine.extend(self.active.index(sequence), ids, [len(ids) - 1])
         self.counts.prefill_seconds += time.perf_counter() - started
         self.counts.prefill_tokens += len(ids)
-        sample.feed(len(ids))
-        if not sample.slid:
-            sample.prefix_logits = logits
+        sequence.feed(len(ids))
+        if not sequence.slid:
+            sequence.prefix_logits = logits
         return logits
 
     def _decode(self) -> Iterator[Chunk]:
-        """Make the logits after every active sample; samples draw by them, searches go on."""
-        ids = [sample.window[sample.fed] for sample in self.active]
+        """Make the logits after every active sequence; samples draw by them, searches go on."""
+        ids = [sequence.window[-1] for sequence in self.active]
         started = time.perf_counter()
         logits = self.engine.decode(ids)  # [n, V]
         self.counts.decode_seconds += time.perf_counter() - started
         self.counts.decode_tokens += len(ids)
-        places = {}
-        for place, sample in enumerate(self.active):
-            sample.fed += 1
-            places[sample] = place
+        rows = {}
+        for row, sequence in enumerate(self.active):
+            sequence.fed += 1
+            rows[sequence] = row
         for search in list(self.searches):
-            yield from self._advance(search, logits[[places.pop(s) for s in search.samples]])
-        if places:
-            drawing = logits if len(places) == len(ids) else logits[list(places.values())]
-            yield from self._draw(drawing, list(places))
+            yield from self._advance(search, logits[[rows.pop(s) for s in search.sequences]])
+        if rows:
+            drawing = logits if len(rows) == len(ids) else logits[list(rows.values())]
+            yield from self._draw(drawing, list(rows))
 
-    def _draw(self, logits: Logits, samples: Sequence[Sample]) -> Iterator[Chunk]:
-        """Draw the next id of samples by [n, V] logits."""
+    def _draw(self, logits: Logits, sequences: Sequence[TokenSequence]) -> Iterator[Chunk]:
+        """Draw the next id of sequences by [n, V] logits."""
         started = time.perf_counter()
         try:
-            ids = self.sampler.step(logits, [sample.row for sample in samples])
+            ids = self.sampler.step(logits, [sequence.history for sequence in sequences])
         except PromptError as error:  # of one of them: the others draw without it
-            if len(samples) == 1:
-                yield samples[0].chunk(samples[0].fail(error))
+            if len(sequences) == 1:
+                yield sequences[0].chunk(sequences[0].fail(error))
             else:
-                for place, sample in enumerate(samples):
-                    yield from self._draw(logits[place : place + 1], [sample])
+                for row, sequence in enumerate(sequences):
+                    yield from self._draw(logits[row : row + 1], [sequence])
             return
-        logprobs = find_wanted_logprobs(logits, samples, ids)
+        texts = [s.take(i, row) for s, i, row in zip(sequences, ids, logits, strict=True)]
         self.counts.sample_seconds += time.perf_counter() - started
-        for sample, token_id, logprob in zip(samples, ids, logprobs, strict=True):
-            text = sample.take(token_id, logprob)
-            if text or sample.finished:
-                yield sample.chunk(text)
+        for sequence, text in zip(sequences, texts, strict=True):
+            if text or sequence.finished:
+                yield sequence.chunk(text)
 
     def _advance(self, search: BeamSearch, logits: Logits) -> Iterator[Chunk]:
         """Let a search take a step by the [n, V] logits of its beams; show what it found."""
         started = time.perf_counter()
-        before = search.samples
+        before = search.sequences
         parents = search.step(self.sampler, logits)
-        self._regroup(before, search.samples, parents)
+        self._regroup(before, search.sequences, parents)
         self.counts.sample_seconds += time.perf_counter() - started
         if search.ended:
             self.searches.remove(search)
             yield from search.finish()
 
     def _regroup(
-        self, before: Sequence[Sample], after: Sequence[Sample], parents: Sequence[int]
+        self,
+        before: Sequence[TokenSequence],
+        after: Sequence[TokenSequence],
+        parents: Sequence[int],
     ) -> None:
         """Give each beam a slot that holds the one it continues, `before[parent]`.
 
         The first to continue it has its slot; others a copy, in the slots of those that end here.
         """
-        slots = [self.active.index(sample) for sample in before]
-        spare = [slot for place, slot in enumerate(slots) if place not in parents]
-        for place, (sample, parent) in enumerate(zip(after, parents, strict=True)):
+        slots = [self.active.index(sequence) for sequence in before]
+        spare = [slot for index, slot in enumerate(slots) if index not in parents]
+        for index, (sequence, parent) in enumerate(zip(after, parents, strict=True)):
             slot = slots[parent]
-            if parent in parents[:place]:
+            if parent in parents[:index]:
                 slot = spare.pop() if spare else len(self.active)
-                self.active[slot : slot + 1] = [sample]  # before the engine may fail
+                self.active[slot : slot + 1] = [sequence]  # before the engine may fail
                 self.engine.fork(slots[parent], slot)
-            self.active[slot : slot + 1] = [sample]
+            self.active[slot : slot + 1] = [sequence]
         for slot in sorted(spare, reverse=True):
             self._release(slot)
 
 
-def _shares_prefix(active: Sample, waiting: Sample) -> bool:
-    known = active.prefix_logits is not None and not waiting.slid
-    return known and active.prefix == waiting.prefix
+def _shares_prefix(active: TokenSequence, waiting: TokenSequence) -> bool:
+    return active.prefix_logits is not None and active.prefix == waiting.prefix

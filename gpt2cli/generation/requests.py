@@ -1,13 +1,11 @@
-"""What goes into the decode loop and what comes out: requests, their limits, and chunks."""
+"""What goes into the decode loop: requests, and what their options come to in a vocabulary."""
 
-import secrets
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from gpt2cli.config import (
-    LARGEST_SEED,
     BeamConfig,
     ConstraintConfig,
     GenerationConfig,
@@ -19,28 +17,16 @@ from gpt2cli.config import (
     check_together,
     values_of,
 )
-from gpt2cli.errors import Gpt2Error, PromptError
-from gpt2cli.generation.vocabulary import find_bans, find_biases, find_constraint
+from gpt2cli.errors import PromptError, UsageError, shorten
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.sampling import (
-    BannedTexts,
-    Constraint,
-    TokenLogprob,
-)
+from gpt2cli.sampling.constraints import Constraint, ConstraintCompiler
+from gpt2cli.sampling.history import BannedTexts, Vocabulary
+from gpt2cli.sampling.random import draw_seed
 from gpt2cli.settings import Settings
 from gpt2cli.tokenizer import Tokenizer
 
-_RANDOM_SEEDS: Final = 2**32  # enough, and short enough to type again
-
-
-class FinishReason(StrEnum):
-    """Why a completion ended."""
-
-    STOP = "stop"  # EOS or a stop sequence
-    LENGTH = "length"  # max_new_tokens
-    CONTEXT = "context"  # n_positions
-    INTERRUPTED = "interrupted"
-    ERROR = "error"  # its options left nothing to choose
+_MOST_SHOWN: Final = 40  # tokens of a text
+_LONGEST_ID: Final = 18  # digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,53 +66,15 @@ class PreparedRequest:
     kept_tokens: int = 0  # of the prompt's first ones, that stay when the others slide
 
     @property
-    def slots(self) -> int:
-        """How many slots it takes at once, for all its samples or for each."""
-        return self.request.search.beams
-
-    @property
     def runs(self) -> int:
         """How many runs make its samples: a search makes all of them at once."""
         return 1 if self.request.search.on else self.request.samples
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
-    """How one sample ended. Tokens are those drawn, without EOS."""
-
-    reason: FinishReason
-    stop_sequence: str | None
-    prompt_tokens: int
-    completion_tokens: int
-    truncated_prompt_tokens: int = 0  # of the prompt's, that the model did not see at all
-    logprobs: tuple[TokenLogprob, ...] | None = None  # of each token; None: not asked for
-    error: Gpt2Error | None = None  # why it could not go on
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A piece of one sample's completion; the last one of a sample carries its finish."""
-
-    index: int
-    sample: int
-    text: str
-    finish: Finish | None = None
-
-
-def draw_seed() -> int:
-    """Return a random seed."""
-    return secrets.randbelow(_RANDOM_SEEDS)
 
 
 def choose_seed(settings: Settings) -> int:
     """Return the user's seed, or a random one."""
     seed = settings.make(SeedConfig).seed
     return draw_seed() if seed is None else seed
-
-
-def seed_of(run_seed: int, index: int) -> int:
-    """Return the effective seed of the request at `index` that names none itself."""
-    return (run_seed + index) % (LARGEST_SEED + 1)
 
 
 def make_request(settings: Settings, prompt: str, *, seed: int, index: int = 0) -> Request:
@@ -192,3 +140,89 @@ def prepare(
         find_constraint(request.constraint, tokenizer, vocab_size=size),
         kept_tokens,
     )
+
+
+def find_biases(
+    config: SamplingConfig, tokenizer: Tokenizer, *, vocab_size: int, allow_special: bool
+) -> tuple[tuple[int, float], ...]:
+    """Return each id that has a logit bias, with it; of an id named twice the last counts.
+
+    Raises:
+        UsageError: if a name is no id of the model, and not one token as it stands.
+    """
+    biases = {
+        _find_id(token, tokenizer, vocab_size, allow_special): bias
+        for token, bias in config.logit_bias
+    }
+    return tuple(biases.items())
+
+
+def find_bans(
+    config: SamplingConfig, tokenizer: Tokenizer, *, vocab_size: int
+) -> BannedTexts | None:
+    """Return the banned texts by ids; None if there are none."""
+    tokenizer.note_unwritable("ban", config.ban)
+    return _read_bans(tokenizer, config.ban, vocab_size) if config.ban else None
+
+
+def find_constraint(
+    config: ConstraintConfig, tokenizer: Tokenizer, *, vocab_size: int
+) -> Constraint | None:
+    """Return the compiled constraint; None if there is none.
+
+    Raises:
+        UsageError: if it is wrong or not supported.
+        PackageError: if the package that compiles it is not installed.
+    """
+    return None if config.field is None else _compile(config, tokenizer, vocab_size)
+
+
+def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: bool) -> int:
+    if token.isascii() and token.isdigit():
+        token_id = int(token) if len(token) <= _LONGEST_ID else vocab_size
+        if token_id >= vocab_size:
+            found = shorten(token)
+            expected = f"an id 0 to {vocab_size - 1}"
+            raise UsageError(option="logit_bias", expected=expected, found=found)
+        return token_id
+    shown = repr(shorten(token))
+    try:
+        ids = tokenizer.encode_text(token, allow_special=allow_special)
+    except PromptError as error:
+        fault = f"the model has no token for {shown}"
+        raise UsageError(fault, option="logit_bias") from error
+    if not ids:
+        raise UsageError(f"the model has no token for {shown}", option="logit_bias")
+    if len(ids) != 1:
+        pieces = [tokenizer.show([token_id]) for token_id in ids[:_MOST_SHOWN]]
+        spelt = ", ".join(
+            f"{piece!r} {token_id}" for piece, token_id in zip(pieces, ids, strict=False)
+        )
+        raise UsageError(
+            option="logit_bias",
+            expected="an id or a text of one token",
+            found=f"{shown}, which has {len(ids)}: {spelt}"
+            f"{', …' if len(ids) > len(pieces) else ''}",
+        )
+    return ids[0]
+
+
+# The records of a batch mostly share their bans, and one tokenizer: what they mean is kept.
+@functools.lru_cache(maxsize=16)
+def _read_bans(tokenizer: Tokenizer, texts: tuple[str, ...], vocab_size: int) -> BannedTexts:
+    return BannedTexts((text.encode() for text in texts), _read_vocabulary(tokenizer, vocab_size))
+
+
+@functools.lru_cache(maxsize=16)
+def _compile(config: ConstraintConfig, tokenizer: Tokenizer, vocab_size: int) -> Constraint:
+    return _make_compiler(tokenizer, vocab_size).compile(config)
+
+
+@functools.lru_cache(maxsize=1)
+def _make_compiler(tokenizer: Tokenizer, vocab_size: int) -> ConstraintCompiler:
+    return ConstraintCompiler(_read_vocabulary(tokenizer, vocab_size).pieces, tokenizer.encode_text)
+
+
+@functools.lru_cache(maxsize=1)
+def _read_vocabulary(tokenizer: Tokenizer, vocab_size: int) -> Vocabulary:
+    return Vocabulary(tokenizer.token_bytes(token_id) for token_id in range(vocab_size))

@@ -5,7 +5,7 @@ the only one that knows it: it is an optional package.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from gpt2cli.config import ConstraintConfig
 from gpt2cli.errors import PackageError, PromptError, UsageError
-from gpt2cli.sampling.writable import describe_writable
 from gpt2cli.spelling import find_lacking_bytes, find_unwritable, name_characters
 
 _NOTHING_FITS: Final = "NoExtensionBias"  # llguidance 1.9's word
@@ -25,6 +24,8 @@ _JSON_FORM: Final[Any] = {
     "key_separator": ": ",
 }
 _JSON_CHARACTERS: Final = "".join(map(chr, range(0x20, 0x7F)))  # any of these may be needed
+_CHARACTER_COUNT: Final = 0x110000
+_SURROGATES: Final = slice(0xD800, 0xE000)
 _ANNOTATIONS: Final = ("title", "description", "$comment", "$schema", "$id")
 
 
@@ -91,11 +92,11 @@ class ConstraintCompiler:
         if not self._lacking:
             return grammar
         pattern = json.loads(grammar)["grammars"][0]["lark_grammar"].removeprefix("start: ")
-        lark = f"start: TEXT\nTEXT: {pattern} & /[{describe_writable(self._lacking)}]*/"
+        lark = f"start: TEXT\nTEXT: {pattern} & /[{_describe_writable(self._lacking)}]*/"
         return self._library.LLMatcher.grammar_from_lark(lark)
 
     def _refuse_unwritable(self, config: ConstraintConfig) -> None:
-        """Refuse what would come to a place where no token fits.
+        """Refuse what would come to where no token fits.
 
         Raises:
             UsageError: naming the characters.
@@ -131,7 +132,7 @@ class Constraint:
         """Whether it must end here, since nothing may follow."""
         return self._matcher.is_accepting() and self._matcher.is_stopped()
 
-    def find_forbidden(self) -> NDArray[np.bool_]:
+    def find_mask(self) -> NDArray[np.bool_]:
         """Return which ids may not follow: [V]. EOS and its like are among them.
 
         Raises:
@@ -143,10 +144,10 @@ class Constraint:
         return allowed == 0
 
     def append(self, token_id: int) -> None:
-        """Take note of the next id, one that `find_forbidden` allowed.
+        """Take note of the next id, one that `find_mask` left.
 
         Raises:
-            PromptError: as `find_forbidden`.
+            PromptError: as `find_mask`.
         """
         self._matcher.consume_token(token_id)
         self._check()
@@ -194,3 +195,24 @@ def _shorten(error: str) -> str:
     if told == _NOTHING_FITS:
         return _NOTHING_MATCHES
     return told.removeprefix("error: ")[:200]
+
+
+def _describe_writable(lacking: Collection[int]) -> str:
+    r"""Return the ranges of characters that need none of these bytes, as \x{20}-\x{7e}."""
+    edges = np.flatnonzero(np.diff(_find_writable(lacking), prepend=False, append=False))
+    ranges = edges.reshape(-1, 2).tolist()
+    return "".join(rf"\x{{{first:x}}}-\x{{{end - 1:x}}}" for first, end in ranges)
+
+
+def _find_writable(lacking: Collection[int]) -> NDArray[np.bool_]:
+    """Return of each character whether it can be written: by the bytes of its UTF-8."""
+    has = np.isin(np.arange(256), list(lacking), invert=True)
+    code = np.arange(_CHARACTER_COUNT)
+    last, third, second = (has[0x80 | (code >> shift & 0x3F)] for shift in (0, 6, 12))
+    two = has[0xC0 | (code >> 6 & 0x1F)] & last
+    three = has[0xE0 | (code >> 12 & 0xF)] & third & last
+    four = has[0xF0 | (code >> 18 & 0x7)] & second & third & last
+    bounds = [code < 0x80, code < 0x800, code < 0x10000]
+    writable: NDArray[np.bool_] = np.select(bounds, [has[code & 0x7F], two, three], four)
+    writable[_SURROGATES] = False
+    return writable

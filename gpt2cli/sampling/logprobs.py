@@ -19,12 +19,11 @@ BAD_LOGITS: Final = (
 )
 
 Logits = NDArray[np.float32]
-LogProbs = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A token that could have stood at a place."""
+    """A token that could have stood there."""
 
     token_id: int
     logprob: float
@@ -32,7 +31,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A token, its natural log-probability, and the likeliest tokens at its place.
+    """A token, its natural log-probability, and the likeliest tokens in its stead.
 
     Best first, ties to the lower id; the token itself is among them if it is one of those.
     """
@@ -50,11 +49,11 @@ def find_logprobs(
     Raises:
         ModelError: if the logits hold NaN or infinities.
     """
-    normalisers = find_normalisers(logits)  # [n]
-    logprobs = logits[np.arange(len(logits)), token_ids] - normalisers
+    logsumexps = find_logsumexps(logits)  # [n]
+    logprobs = logits[np.arange(len(logits)), token_ids] - logsumexps
     most = min(max(tops, default=0), logits.shape[1])
     ids = find_best(logits, most) if most else np.empty((len(logits), 0), np.int64)
-    values = np.take_along_axis(logits, ids, axis=1) - normalisers[:, None]  # [n, most]
+    values = np.take_along_axis(logits, ids, axis=1) - logsumexps[:, None]  # [n, most]
     return [
         TokenLogprob(
             token_id,
@@ -65,8 +64,8 @@ def find_logprobs(
     ]
 
 
-def find_normalisers(logits: Logits) -> LogProbs:
-    """Return what log-softmax takes off each row of [n, V] logits: log of the sum of exp, [n].
+def find_logsumexps(logits: Logits) -> NDArray[np.float64]:
+    """Return the logarithm of the sum of exp of each row of [n, V] logits: [n].
 
     Raises:
         ModelError: if there is none, since the logits hold NaN or infinities.

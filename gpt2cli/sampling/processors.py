@@ -1,4 +1,8 @@
-"""Logits processors: they may change which token is most likely, and see the row's history."""
+"""Logits processors: they may change which token is most likely, and see the sequence's history.
+
+They come in Hugging Face's order: logit bias → repetition penalty → frequency and presence penalty,
+which are vLLM's and follow there too → the masks of what may not be drawn, in any order.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -6,17 +10,40 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2cli.sampling.history import History, LogitsMask
+
 Logits = NDArray[np.float32]
-Places = NDArray[np.int64] | NDArray[np.bool_]  # some ids, or a mask over all: [V]
 
 _FINITE: Final = (float(np.finfo(np.float32).min), float(np.finfo(np.float32).max))
 
 
-def forbid(logits: Logits, *places: Places) -> Logits:
-    """Return [V] logits with the ids at all `places` at minus infinity."""
+def process(logits: Logits, history: History) -> Logits:
+    """Apply the processors to [V] logits; returns them themselves where none is on.
+
+    Raises:
+        PromptError: if a constraint cannot be followed any further.
+    """
+    config = history.config
+    if history.biases is not None:
+        logits = add_bias(logits, *history.biases)
+    if config.repetition_penalty != 1:
+        logits = penalise_repetition(logits, history.seen, config.repetition_penalty)
+    if (config.frequency_penalty or config.presence_penalty) and history.counts:
+        logits = penalise_occurrences(
+            logits,
+            history.counts,
+            frequency=config.frequency_penalty,
+            presence=config.presence_penalty,
+        )
+    masks = history.find_masks()
+    return apply_masks(logits, *masks) if masks else logits
+
+
+def apply_masks(logits: Logits, *masks: LogitsMask) -> Logits:
+    """Return [V] logits with minus infinity for what is masked."""
     changed = logits.copy()
-    for some in places:
-        changed[some] = -np.inf
+    for mask in masks:
+        changed[mask] = -np.inf
     return changed
 
 
@@ -37,12 +64,12 @@ def penalise_repetition(logits: Logits, seen: Sequence[int], penalty: float) -> 
     arXiv:1909.05858, section 4.1, with the sign of Hugging Face's RepetitionPenaltyLogitsProcessor.
     """
     changed = logits.copy()
-    places = np.array(seen, np.int64)
-    scores = logits[places].astype(np.float64)
+    ids = np.array(seen, np.int64)
+    scores = logits[ids].astype(np.float64)
     with np.errstate(over="ignore"):
         penalised = np.where(scores < 0, scores * penalty, scores / penalty)
     # However extreme the penalty, what was finite stays so; what is forbidden stays forbidden.
-    changed[places] = np.where(np.isfinite(scores), np.clip(penalised, *_FINITE), scores)
+    changed[ids] = np.where(np.isfinite(scores), np.clip(penalised, *_FINITE), scores)
     return changed
 
 
@@ -54,7 +81,7 @@ def penalise_occurrences(
     vLLM's definition (apply_penalties in vllm/model_executor/layers/utils.py), after OpenAI's.
     """
     changed = logits.copy()
-    places = np.fromiter(counts.keys(), np.int64, len(counts))
+    ids = np.fromiter(counts.keys(), np.int64, len(counts))
     times = np.fromiter(counts.values(), np.float64, len(counts))
-    changed[places] = logits[places] - (frequency * times + presence)
+    changed[ids] = logits[ids] - (frequency * times + presence)
     return changed

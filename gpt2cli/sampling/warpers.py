@@ -6,6 +6,7 @@ Probabilities are float64 and stay unnormalised; sums run from left to right (`c
 row's result does not depend on its neighbours.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,31 +33,31 @@ class Candidates:
 def warp(logits: Logits, config: SamplingConfig) -> Candidates:
     """Return the candidates of each row of [n, V] logits, which hold no NaN."""
     vocab_size = logits.shape[1]
-    ids = None
+    ids, scores = None, logits
     # Dividing by a temperature keeps the order, so top-k may come first.
     if 0 < config.top_k < vocab_size:
         ids = find_best(logits, config.top_k)  # [n, k], best first
-        weights = _weigh(np.take_along_axis(logits, ids, axis=1), config)
-        if config.top_p < 1:
-            weights = _keep_top_p(weights, config.top_p)
-    else:
-        weights = _weigh(logits, config)
-        if config.top_p < 1:
-            weights = np.stack([_keep_top_p_of_all(row, config.top_p) for row in weights])
-    if config.min_p > 0:
-        limit = config.min_p * weights.max(axis=1, keepdims=True)
-        weights = np.where(weights >= limit, weights, 0)
-    if config.typical_p < 1:
-        weights = np.stack([_keep_typical(row, config.typical_p) for row in weights])
-    return Candidates(ids, weights)
+        scores = np.take_along_axis(logits, ids, axis=1)
+    candidates = Candidates(ids, _weigh(scores, config.temperature))
+    for option, off, warper in _WARPERS:
+        value = getattr(config, option)
+        if value != off:
+            candidates = Candidates(ids, warper(candidates, value))
+    return candidates
 
 
-def _weigh(scores: Logits, config: SamplingConfig) -> Weights:
+def find_warping(config: SamplingConfig) -> Sequence[float]:
+    """Return what the warpers go by: rows that agree in it are warped and drawn together."""
+    options = ("temperature", "top_k", *(option for option, _, _ in _WARPERS))
+    return tuple(getattr(config, option) for option in options)
+
+
+def _weigh(scores: Logits, temperature: float) -> Weights:
     """Return weights in proportion to the softmax of [n, C] scores that include the best: 1."""
     best = scores.max(axis=1, keepdims=True)
     # float64: different scores stay different. In place: fresh memory costs more than the numbers.
     weights: Weights = np.subtract(scores, best, dtype=np.float64)
-    weights /= config.temperature
+    weights /= temperature
     return np.exp(weights, out=weights)
 
 
@@ -85,8 +86,11 @@ def _find_floors(logits: Logits, k: int) -> Logits:
     return np.partition(maxima, groups - k, axis=1)[:, groups - k]
 
 
-def _keep_top_p(weights: Weights, top_p: float) -> Weights:
-    """Keep the fewest best candidates whose share reaches top-p; [n, C], best first."""
+def _keep_top_p(candidates: Candidates, top_p: float) -> Weights:
+    """Keep the fewest best candidates whose share reaches top-p; of equals the lower ids."""
+    if candidates.ids is None:
+        return np.stack([_keep_top_p_of_all(row, top_p) for row in candidates.weights])
+    weights = candidates.weights  # best first
     mass = np.cumsum(weights, axis=1)
     kept = np.ones(weights.shape, bool)  # top-p 0 keeps the best one
     kept[:, 1:] = mass[:, :-1] < top_p * mass[:, -1:]
@@ -94,7 +98,7 @@ def _keep_top_p(weights: Weights, top_p: float) -> Weights:
 
 
 def _keep_top_p_of_all(weights: Weights, top_p: float) -> Weights:
-    """Do the same for the [V] weights of all ids, in their order; of equals the lower ids stay.
+    """Do so with the [V] weights of all ids, in their order.
 
     Weights are sorted without ids, and only those that matter: to sort all ids takes 6 ms.
     """
@@ -111,7 +115,18 @@ def _keep_top_p_of_all(weights: Weights, top_p: float) -> Weights:
     return kept
 
 
-def _keep_typical(weights: Weights, typical_p: float) -> Weights:
+def _keep_min_p(candidates: Candidates, min_p: float) -> Weights:
+    """Keep what has at least this share of the best one's probability."""
+    weights = candidates.weights
+    return np.where(weights >= min_p * weights.max(axis=1, keepdims=True), weights, 0)
+
+
+def _keep_typical(candidates: Candidates, typical_p: float) -> Weights:
+    """Keep what is typical in each row."""
+    return np.stack([_keep_typical_of_row(row, typical_p) for row in candidates.weights])
+
+
+def _keep_typical_of_row(weights: Weights, typical_p: float) -> Weights:
     """Keep of [C] weights the most typical whose share reaches typical-p; equals stay together.
 
     A token is typical if its surprise, -log p, is near the mean surprise, the entropy: Meister et
@@ -145,13 +160,22 @@ def _find_border(distances: Weights, shares: Weights, wanted: float) -> float:
     return float(distances[inside[min(reached, len(inside) - 1)]])
 
 
+# In their order, after temperature and top-k: the option, its value that turns the warper off, and
+# what returns the weights that it leaves.
+_WARPERS: Final[Sequence[tuple[str, float, Callable[[Candidates, float], Weights]]]] = (
+    ("top_p", 1, _keep_top_p),
+    ("min_p", 0, _keep_min_p),
+    ("typical_p", 1, _keep_typical),
+)
+
+
 def draw(candidates: Candidates, uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return one id per row by inverting the cumulative weights at `uniforms` [n] in [0, 1)."""
     mass = np.cumsum(candidates.weights, axis=1)
-    # Numbers up to 1 - 2^-53 times the sum round to less than the sum: there is always a place
-    # where the mass first exceeds the target, and since it grows there the candidate has weight.
+    # Numbers up to 1 - 2^-53 times the sum round to less than the sum: there is always a candidate
+    # where the mass first exceeds the target, and since it grows there that one has weight.
     targets = uniforms * mass[:, -1]
-    places: NDArray[np.int64] = (mass <= targets[:, None]).sum(axis=1)
+    indices: NDArray[np.int64] = (mass <= targets[:, None]).sum(axis=1)
     if candidates.ids is None:
-        return places
-    return np.take_along_axis(candidates.ids, places[:, None], axis=1)[:, 0]
+        return indices
+    return np.take_along_axis(candidates.ids, indices[:, None], axis=1)[:, 0]

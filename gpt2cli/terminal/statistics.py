@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gpt2cli.generation import Counts, Finish
+from gpt2cli.generation.interfaces import Counts, Finish
 from gpt2cli.loading import LoadedModel
 from gpt2cli.machine import read_peak
 

@@ -7,7 +7,9 @@ from typing import Final
 import numpy as np
 
 from gpt2cli.config import GenerationConfig, ModelConfig, SamplingConfig
-from gpt2cli.generation import Counts, PreparedRequest, Request, generate
+from gpt2cli.generation.interfaces import Counts
+from gpt2cli.generation.loop import generate
+from gpt2cli.generation.requests import PreparedRequest, Request
 from gpt2cli.loading import load_model
 
 PACKAGES: Final = ("onnxruntime-gpu", "onnxruntime", "numpy")

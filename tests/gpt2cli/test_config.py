@@ -115,16 +115,6 @@ def test_a_configuration_can_be_a_key() -> None:
     assert {one: 1}[other] == 1
 
 
-def test_rows_are_warped_together_whatever_their_processors() -> None:
-    """The warpers do not see them."""
-    processed = SamplingConfig(repetition_penalty=2.0, no_repeat_ngram=2, ban=("b",))
-    assert processed.warping == SamplingConfig().warping
-    others: list[dict[str, Any]] = [
-        *({"temperature": 0.5}, {"top_k": 1}, {"top_p": 0.5}, {"min_p": 0.5}, {"typical_p": 0.5})
-    ]
-    assert len({SamplingConfig(**options).warping for options in others}) == len(others)
-
-
 @pytest.mark.parametrize("temperature", [0.0, 1e-9, 1e-320])
 def test_a_temperature_near_zero_is_greedy(temperature: float) -> None:
     """Dividing by so little would overflow: the best token is taken."""

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt2cli.config import LARGEST_SEED, GenerationConfig, SamplingConfig
-from gpt2cli.generation import Finish, FinishReason, Request
+from gpt2cli.generation.interfaces import Finish, FinishReason
+from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
 from gpt2cli.records import format_record, make_record
-from gpt2cli.sampling import Alternative, TokenLogprob
+from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
 from tests.gpt2cli.loaded import load
 
 

@@ -23,7 +23,7 @@ from export.weights import expected_weights
 from gpt2cli.engine import Device, Engine
 from gpt2cli.errors import ModelError, UsageError
 from gpt2cli.model_folder import read_model_folder
-from gpt2cli.sampling import Alternative
+from gpt2cli.sampling.logprobs import Alternative
 from gpt2cli.scoring import (
     CompactScores,
     TokenScore,

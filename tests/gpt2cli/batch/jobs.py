@@ -7,9 +7,9 @@ from typing import Any, Final
 from gpt2cli.batch.journal import Header, journal_path, read_header, resume_output, start_output
 from gpt2cli.batch.results import BatchRun
 from gpt2cli.batch.run import BatchView
-from gpt2cli.generation import Counts
+from gpt2cli.generation.interfaces import Counts
 from gpt2cli.loading import LoadedModel
-from gpt2cli.sampling import Sampler
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import BatchProgress
 from gpt2cli.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpt2cli.batch.items import BatchItem, read_options
 from gpt2cli.config import LARGEST_SEED, BeamConfig, GenerationConfig, Overflow, SamplingConfig
 from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.generation import Request
+from gpt2cli.generation.requests import Request
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.batch.feeding import fed, feeding
 from tests.gpt2cli.batch.parsing import RUN_SEED, make_parser, make_source, take_all

@@ -18,7 +18,8 @@ from gpt2cli.batch.results import Result, format_as_record, format_as_text
 from gpt2cli.batch.run import BatchView
 from gpt2cli.config import GenerationConfig, SamplingConfig
 from gpt2cli.errors import PromptError
-from gpt2cli.generation import Finish, FinishReason, PreparedRequest, Request
+from gpt2cli.generation.interfaces import Finish, FinishReason
+from gpt2cli.generation.requests import PreparedRequest, Request
 from gpt2cli.loading import LoadedModel
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import BatchProgress

@@ -12,8 +12,9 @@ from gpt2cli.batch.items import ItemSource
 from gpt2cli.batch.reader import InputReader
 from gpt2cli.batch.results import BatchRun, Result
 from gpt2cli.errors import OutputError, PromptError
-from gpt2cli.generation import Counts
-from gpt2cli.sampling import Row, Sampler
+from gpt2cli.generation.interfaces import Counts
+from gpt2cli.sampling.history import History
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.batch.parsing import make_parser
 from tests.gpt2cli.scripted import Logits, ScriptedEngine, prefer, scatter
@@ -50,9 +51,9 @@ class CountingSampler(Sampler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: set[Row] = set()
+        self.seen: set[History] = set()
 
-    def step(self, logits: Logits, rows: Sequence[Row]) -> list[int]:
+    def step(self, logits: Logits, rows: Sequence[History]) -> list[int]:
         """Choose as always."""
         self.seen |= set(rows)
         return super().step(logits, rows)

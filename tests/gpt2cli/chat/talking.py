@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from gpt2cli.chat import Chat, ChatSettings, Conversation, Exchange
 from gpt2cli.config import GenerationConfig, SamplingConfig
-from gpt2cli.generation import LogitsEngine
-from gpt2cli.sampling import Sampler
+from gpt2cli.generation.interfaces import LogitsEngine
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.scripted import LogitsOf, ScriptedEngine, prefer
 

@@ -9,7 +9,7 @@ import pytest
 from gpt2cli.chat import Chat, Conversation, Turn
 from gpt2cli.config import SamplingConfig
 from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.generation import FinishReason
+from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.talking import (
     answer,

@@ -10,7 +10,7 @@ import pytest
 from gpt2cli.chat import Chat, Conversation, Exchange
 from gpt2cli.config import GenerationConfig, Overflow
 from gpt2cli.errors import PromptError
-from gpt2cli.generation import FinishReason
+from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.talking import (
     NEVER,

@@ -6,7 +6,7 @@ import pytest
 
 from gpt2cli.chat import Conversation, Turn
 from gpt2cli.errors import UsageError
-from gpt2cli.generation import FinishReason
+from gpt2cli.generation.interfaces import FinishReason
 
 
 def turn(message: str, *, first: int = 0) -> Turn:

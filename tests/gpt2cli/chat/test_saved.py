@@ -18,7 +18,7 @@ from gpt2cli.chat import (
     write_conversation,
 )
 from gpt2cli.errors import ConversationError
-from gpt2cli.generation import FinishReason
+from gpt2cli.generation.interfaces import FinishReason
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links, modes and limits of POSIX")
 

@@ -12,7 +12,7 @@ from gpt2cli.commands.chat_settings import all_options, make_chat_settings
 from gpt2cli.commands.dialogue import Dialogue
 from gpt2cli.engine import Device
 from gpt2cli.loading import LoadedModel
-from gpt2cli.sampling import Sampler
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.settings import Given, Settings
 from gpt2cli.store import StoredModel
 from gpt2cli.terminal.chat_input import Entry, read_entry

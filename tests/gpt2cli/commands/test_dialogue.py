@@ -12,7 +12,7 @@ import pytest
 
 from gpt2cli.chat import Conversation, read_conversation
 from gpt2cli.errors import ModelError, OutputError
-from gpt2cli.generation import FinishReason
+from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.commands.dialogues import Session, open_session
 

@@ -10,7 +10,8 @@ import pytest
 from gpt2cli.config import GenerationConfig, SamplingConfig
 from gpt2cli.errors import ModelError
 from gpt2cli.generate.run import Run, show_records, show_text
-from gpt2cli.generation import Chunk, Finish, FinishReason, PreparedRequest, Request
+from gpt2cli.generation.interfaces import Chunk, Finish, FinishReason
+from gpt2cli.generation.requests import PreparedRequest, Request
 from gpt2cli.terminal.result import ResultWriter
 from tests.gpt2cli.loaded import load
 

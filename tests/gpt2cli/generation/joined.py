@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from gpt2cli.generation import Chunk, Finish
+from gpt2cli.generation.interfaces import Chunk, Finish
 
 Key: TypeAlias = tuple[int, int]  # index, sample
 Joined: TypeAlias = dict[Key, tuple[str, Finish]]

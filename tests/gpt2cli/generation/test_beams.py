@@ -5,10 +5,12 @@ import pytest
 
 from gpt2cli.config import BeamConfig, GenerationConfig, SamplingConfig
 from gpt2cli.engine import Device, Engine
-from gpt2cli.generation import FinishReason, PreparedRequest, Request, generate
 from gpt2cli.generation.beams import BeamSearch
+from gpt2cli.generation.interfaces import FinishReason
+from gpt2cli.generation.loop import generate
+from gpt2cli.generation.requests import PreparedRequest, Request
 from gpt2cli.model_folder import ModelFolder, read_model_folder
-from gpt2cli.sampling import Sampler
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import BYTE_COUNT, TokenizerKind
 from tests.model_folders import ModelFolders
@@ -76,13 +78,13 @@ def test_a_search_finds_what_transformers_finds(
     search = BeamSearch(Tokenizer(folder), prepare_case(case), folder.shape.n_positions)
     while not search.ended:
         logits = []
-        for sample in search.samples:
-            logits.append(engine.extend(0, sample.window, [len(sample.window) - 1])[0].copy())
+        for sequence in search.sequences:
+            logits.append(engine.extend(0, sequence.window, [len(sequence.window) - 1])[0].copy())
             engine.free(0)
         search.step(Sampler(folder.missing_ids), np.stack(logits))
     scores = [hypothesis.score for hypothesis in search.hypotheses]
     assert scores == pytest.approx(list(stored.scores), abs=1e-4, rel=0)
-    found = [h.beam.sample.window[len(case.prompt_ids) :] for h in search.hypotheses]
+    found = [h.beam.sequence.window[len(case.prompt_ids) :] for h in search.hypotheses]
     assert [tuple(ids) for ids in found] == without_eos(case)
 
 

@@ -16,19 +16,12 @@ from numpy.typing import NDArray
 from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig
 from gpt2cli.engine import Device, Engine
 from gpt2cli.errors import PromptError
-from gpt2cli.generation import (
-    Chunk,
-    Counts,
-    Finish,
-    FinishReason,
-    LogitsEngine,
-    PreparedRequest,
-    Request,
-    generate,
-    prepare,
-)
+from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, LogitsEngine
+from gpt2cli.generation.loop import generate
+from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.model_folder import ModelFolder, read_model_folder
-from gpt2cli.sampling import Row, Sampler
+from gpt2cli.sampling.history import History
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.generation.joined import join
@@ -484,7 +477,9 @@ def generate_plainly(
 ) -> Result:
     """Make one sample of printable ASCII by the rules alone: no slots, no cache, no streaming."""
     request, config = prepared.request, prepared.request.generation
-    row = Row(request.sampling, seed=request.seed, sample=number, prompt_ids=prepared.prompt_ids)
+    row = History(
+        request.sampling, seed=request.seed, sample=number, prompt_ids=prepared.prompt_ids
+    )
     window, text, made, cut = list(prepared.prompt_ids), "", 0, 0
 
     def finish(reason: FinishReason, stop: str | None = None) -> Result:
@@ -508,6 +503,7 @@ def generate_plainly(
             window = window[-max(1, limit // 2) :]
             cut = cut if made else len(prepared.prompt_ids) - len(window)
         [token_id] = Sampler().step(logits_of(window)[None], [row])
+        row.append(token_id)
         if token_id == EOS and not config.ignore_eos:
             return finish(FinishReason.STOP)
         window.append(token_id)
@@ -575,7 +571,7 @@ class RecordingSampler(Sampler):
         super().__init__()
         self.chosen: list[int] = []
 
-    def step(self, logits: NDArray[np.float32], rows: Sequence[Row]) -> list[int]:
+    def step(self, logits: NDArray[np.float32], rows: Sequence[History]) -> list[int]:
         """Choose as always."""
         ids = super().step(logits, rows)
         self.chosen += ids

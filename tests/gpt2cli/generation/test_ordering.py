@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.generation import Chunk, Finish, FinishReason
-from gpt2cli.generation.ordering import in_sample_order
+from gpt2cli.generation.interfaces import Chunk, Finish, FinishReason, in_sample_order
 
 END = Finish(reason=FinishReason.STOP, stop_sequence=None, prompt_tokens=1, completion_tokens=1)
 

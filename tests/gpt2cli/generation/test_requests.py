@@ -1,41 +1,42 @@
-"""Requests, their limits, and what `prepare` refuses."""
+"""Requests: what their options come to in a vocabulary, and what is refused."""
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from gpt2cli.config import LARGEST_SEED, GenerationConfig, Overflow, SamplingConfig
-from gpt2cli.errors import PromptError, UsageError
-from gpt2cli.generation import Request, prepare, seed_of
+from gpt2cli.errors import PromptError, UsageError, shorten
+from gpt2cli.generation.requests import Request, find_bans, find_biases, prepare
 from gpt2cli.model_folder import ModelShape
+from gpt2cli.sampling.history import History
 from gpt2cli.tokenizer import Tokenizer
 
 LIMIT = 8
 SHAPE = ModelShape(1, 1, 8, 8, LIMIT, 97)
+SIZE = 50257
 
 
-def request(prompt: str = "a", *, seed: int = 0, samples: int = 1, **limits: object) -> Request:
+def request(prompt: str = "a", *, seed: int = 0, samples: int = 1, **limits: Any) -> Request:
     """Return a request with these limits."""
     return Request(
         prompt=prompt,
         sampling=SamplingConfig(),
-        generation=GenerationConfig(**limits),  # type: ignore[arg-type]
+        generation=GenerationConfig(**limits),
         seed=seed,
         samples=samples,
     )
 
 
-def test_a_prepared_request_has_the_prompts_ids(ascii_tokenizer: Tokenizer) -> None:
-    """`AB` is 33 and 34 of the printable characters."""
-    asked = request("AB")
+@pytest.mark.parametrize(("prompt", "ids"), [("AB", (33, 34)), ("", (96,))])
+def test_a_prepared_request_has_the_prompts_ids(
+    ascii_tokenizer: Tokenizer, prompt: str, ids: tuple[int, ...]
+) -> None:
+    """An empty prompt is BOS."""
+    asked = request(prompt)
     prepared = prepare(asked, ascii_tokenizer, SHAPE)
-    assert prepared.prompt_ids == (33, 34)
-    assert prepared.request is asked
-
-
-def test_an_empty_prompt_has_one_token(ascii_tokenizer: Tokenizer) -> None:
-    """It is BOS, and it counts."""
-    assert prepare(request(""), ascii_tokenizer, SHAPE).prompt_ids == (96,)
+    assert (prepared.request, prepared.prompt_ids) == (asked, ids)
 
 
 @pytest.mark.parametrize(("allowed", "length"), [(False, 13), (True, 1)])
@@ -43,21 +44,26 @@ def test_special_tokens_are_read_where_the_request_allows(
     byte_tokenizer: Tokenizer, allowed: bool, length: int
 ) -> None:
     """<|endoftext|> is 13 characters or one token."""
-    asked = Request(
-        prompt="<|endoftext|>",
-        sampling=SamplingConfig(),
-        generation=GenerationConfig(),
-        seed=0,
-        allow_special=allowed,
-    )
-    shape = ModelShape(1, 1, 8, 8, 20, 257)
-    assert len(prepare(asked, byte_tokenizer, shape).prompt_ids) == length
+    asked = replace(request("<|endoftext|>"), allow_special=allowed)
+    prepared = prepare(asked, byte_tokenizer, ModelShape(1, 1, 8, 8, 20, 257))
+    assert len(prepared.prompt_ids) == length
 
 
-@pytest.mark.parametrize("length", [1, LIMIT - 1, LIMIT])
-def test_a_prompt_up_to_the_limit_is_accepted(ascii_tokenizer: Tokenizer, length: int) -> None:
-    """Exactly n_positions tokens are allowed by `stop`, whatever may follow."""
-    prepare(request("a" * length, max_new_tokens=5), ascii_tokenizer, SHAPE)
+@pytest.mark.parametrize(
+    ("length", "new", "overflow"),
+    [
+        (LIMIT, 5, Overflow.STOP),
+        (100, 5, Overflow.SLIDE),
+        (8, 0, Overflow.ERROR),
+        (3, 5, Overflow.ERROR),
+    ],
+)
+def test_what_fits_is_accepted(
+    ascii_tokenizer: Tokenizer, length: int, new: int, overflow: Overflow
+) -> None:
+    """Up to the limit itself; where it slides all of a prompt is kept in the request."""
+    asked = request("a" * length, max_new_tokens=new, overflow=overflow)
+    assert len(prepare(asked, ascii_tokenizer, SHAPE).prompt_ids) == length
 
 
 def test_a_longer_prompt_is_an_error_that_names_the_way_out(ascii_tokenizer: Tokenizer) -> None:
@@ -70,20 +76,7 @@ def test_a_longer_prompt_is_an_error_that_names_the_way_out(ascii_tokenizer: Tok
     )
 
 
-def test_slide_accepts_any_prompt(ascii_tokenizer: Tokenizer) -> None:
-    """A hundred tokens are all kept in the request; the sample takes their end."""
-    asked = request("a" * 100, overflow=Overflow.SLIDE)
-    assert len(prepare(asked, ascii_tokenizer, SHAPE).prompt_ids) == 100
-
-
-@pytest.mark.parametrize(("length", "new"), [(8, 0), (3, 5), (1, 7)])
-def test_error_accepts_what_fits(ascii_tokenizer: Tokenizer, length: int, new: int) -> None:
-    """Prompt and completion of exactly n_positions fit."""
-    asked = request("a" * length, max_new_tokens=new, overflow=Overflow.ERROR)
-    prepare(asked, ascii_tokenizer, SHAPE)
-
-
-@pytest.mark.parametrize(("length", "new"), [(9, 0), (3, 6), (8, 1)])
+@pytest.mark.parametrize(("length", "new"), [(9, 0), (3, 6)])
 def test_error_refuses_what_cannot_fit(ascii_tokenizer: Tokenizer, length: int, new: int) -> None:
     """One token more is refused up front with all three numbers."""
     asked = request("a" * length, max_new_tokens=new, overflow=Overflow.ERROR)
@@ -95,87 +88,115 @@ def test_error_refuses_what_cannot_fit(ascii_tokenizer: Tokenizer, length: int, 
     )
 
 
-def test_a_negative_limit_is_a_usage_error() -> None:
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"seed": -1}, "seed: expected a whole number 0 to 2^53-1, found -1"),
+        ({"seed": LARGEST_SEED + 1}, f"seed: expected a whole number 0 to 2^53-1, found {2**53}"),
+        ({"samples": 0}, "samples: expected a whole number 1 or more, found 0"),
+    ],
+)
+def test_what_is_out_of_range_is_a_usage_error(wrong: dict[str, Any], told: str) -> None:
     """The option, its range and the value are named."""
-    with pytest.raises(
-        UsageError, match=r"^max_new_tokens: expected a whole number 0 or more, found -1$"
-    ):
-        GenerationConfig(max_new_tokens=-1)
-
-
-def test_a_negative_minimum_is_a_usage_error() -> None:
-    """As that of the limit."""
-    with pytest.raises(
-        UsageError, match=r"^min_new_tokens: expected a whole number 0 or more, found -1$"
-    ):
-        GenerationConfig(min_new_tokens=-1)
-
-
-@pytest.mark.parametrize("least", [0, 1, 5])
-def test_a_minimum_up_to_the_limit_is_allowed(least: int) -> None:
-    """Exactly so many tokens can be asked for."""
-    assert GenerationConfig(min_new_tokens=least, max_new_tokens=5).min_new_tokens == least
-
-
-@pytest.mark.parametrize(("least", "limits"), [(6, {"max_new_tokens": 5}), (257, {})])
-def test_a_minimum_above_the_limit_is_a_usage_error_that_names_both(
-    least: int, limits: dict[str, int]
-) -> None:
-    """Also where nobody set the limit."""
-    most = limits.get("max_new_tokens", 256)
     with pytest.raises(UsageError) as caught:
-        GenerationConfig(min_new_tokens=least, **limits)  # type: ignore[arg-type]
-    expected = f"at most max_new_tokens, {most}"
-    assert str(caught.value) == f"min_new_tokens: expected {expected}, found {least}"
+        request(**wrong)
+    assert str(caught.value) == told
 
 
 def test_a_prepared_request_has_its_options_ids(ascii_tokenizer: Tokenizer) -> None:
-    """Biases by id, bans by what they forbid."""
+    """Biases by id, bans by what they mask."""
     asked = replace(request(), sampling=SamplingConfig(logit_bias=(("A", 1),), ban=("B",)))
     prepared = prepare(asked, ascii_tokenizer, SHAPE)
     assert prepared.biases == ((33, 1),)
     assert prepared.bans is not None
-    assert [ids.tolist() for ids in prepared.bans.find_forbidden(b"")] == [[34]]
+    assert [ids.tolist() for ids in prepared.bans.find_mask(b"")] == [[34]]
 
 
-def test_a_bias_that_the_vocabulary_lacks_is_a_usage_error(ascii_tokenizer: Tokenizer) -> None:
-    """It is known only now."""
-    asked = replace(request(), sampling=SamplingConfig(logit_bias=(("AB", 1.0),)))
-    with pytest.raises(UsageError, match=r"found 'AB', which has 2: 'A' 33, 'B' 34$"):
-        prepare(asked, ascii_tokenizer, SHAPE)
+# Texts of options as ids of the vocabulary
 
 
-def test_an_empty_stop_is_a_usage_error() -> None:
-    """It would match everywhere."""
-    with pytest.raises(UsageError, match=r"^stop: expected some text, found an empty one$"):
-        GenerationConfig(stop=("a", ""))
+def biases_of(
+    tokenizer: Tokenizer,
+    *biases: tuple[str, float],
+    vocab_size: int = SIZE,
+    allow_special: bool = False,
+) -> dict[int, float]:
+    """Return what some biases come to."""
+    config = SamplingConfig(logit_bias=biases)
+    return dict(find_biases(config, tokenizer, vocab_size=vocab_size, allow_special=allow_special))
 
 
-@pytest.mark.parametrize("seed", [0, LARGEST_SEED])
-def test_both_ends_of_the_seeds_are_allowed(seed: int) -> None:
-    """0 and 2^53−1 are seeds."""
-    assert request(seed=seed).seed == seed
+def test_a_text_of_one_token_is_its_id_and_a_whole_number_is_one(gpt2_tokenizer: Tokenizer) -> None:
+    """As it stands: with a space or a sign a number is a text. Of an id named twice the last."""
+    named = [("the", 1.0), (" the", 2.0), ("\n", 3.0), ("0", 4.0), (" 5", 5.0), ("262", 6.0)]
+    assert biases_of(gpt2_tokenizer, *named) == {1169: 1.0, 262: 6.0, 198: 3.0, 0: 4.0, 642: 5.0}
 
 
-@pytest.mark.parametrize("seed", [-1, 2**53])
-def test_a_seed_out_of_range_is_a_usage_error(seed: int) -> None:
-    """What JSON tools would not keep is refused."""
+def test_a_text_of_several_tokens_is_an_error_that_lists_them(gpt2_tokenizer: Tokenizer) -> None:
+    """With their ids, one of which may have been meant; a long text does not fill the screen."""
     with pytest.raises(UsageError) as caught:
-        request(seed=seed)
-    assert str(caught.value) == f"seed: expected a whole number 0 to 2^53-1, found {seed}"
+        biases_of(gpt2_tokenizer, (" the", 1.0), ("unbelievable\n", 1.0))
+    assert str(caught.value) == (
+        "logit_bias: expected an id or a text of one token, found 'unbelievable\\n', which has "
+        "5: 'un' 403, 'bel' 6667, 'iev' 11203, 'able' 540, '\\n' 198"
+    )
+    with pytest.raises(UsageError, match=r"…$") as caught:
+        biases_of(gpt2_tokenizer, ("x y " * 10_000, 1.0))
+    assert len(str(caught.value)) < 700
 
 
-def test_no_samples_are_a_usage_error() -> None:
-    """At least one is made."""
-    with pytest.raises(UsageError, match=r"^samples: expected a whole number 1 or more, found 0$"):
-        request(samples=0)
+def test_a_text_that_no_token_spells_is_an_error(ascii_tokenizer: Tokenizer) -> None:
+    """A vocabulary of ASCII has nothing for an é."""
+    with pytest.raises(UsageError, match="logit_bias: the model has no token for 'é'"):
+        biases_of(ascii_tokenizer, ("é", 1.0), vocab_size=97)
 
 
-def test_the_seed_of_a_request_is_the_runs_seed_plus_its_index() -> None:
-    """So that the run's seed alone names the first."""
-    assert [seed_of(7, index) for index in (0, 1, 5)] == [7, 8, 12]
+@pytest.mark.parametrize("token", ["97", "9" * 5000], ids=lambda t: t[:9])
+def test_an_id_beyond_the_vocabulary_is_an_error_that_names_its_end(
+    ascii_tokenizer: Tokenizer, token: str
+) -> None:
+    """However long."""
+    with pytest.raises(UsageError) as caught:
+        biases_of(ascii_tokenizer, (token, 1.0), vocab_size=97)
+    assert str(caught.value) == f"logit_bias: expected an id 0 to 96, found {shorten(token)}"
 
 
-def test_the_seed_of_a_request_wraps_at_the_largest() -> None:
-    """After 2^53−1 comes 0: every index has a valid seed."""
-    assert [seed_of(2**53 - 1, index) for index in (0, 1, 2)] == [2**53 - 1, 0, 1]
+def test_a_special_token_has_a_bias_by_its_name_where_the_request_allows(
+    ascii_tokenizer: Tokenizer,
+) -> None:
+    """Else <|endoftext|> is thirteen characters, and its id has to be given."""
+    named = ("<|endoftext|>", -1.0)
+    assert biases_of(ascii_tokenizer, named, vocab_size=97, allow_special=True) == {96: -1.0}
+    with pytest.raises(UsageError, match="which has 13: '<' 28, "):
+        biases_of(ascii_tokenizer, named, vocab_size=97)
+
+
+def test_records_that_ban_the_same_share_what_it_means(gpt2_tokenizer: Tokenizer) -> None:
+    """It takes a while to find."""
+    first, again, other = (
+        find_bans(SamplingConfig(top_k=k, ban=(text,)), gpt2_tokenizer, vocab_size=SIZE)
+        for k, text in ((1, "a"), (2, "a"), (1, "b"))
+    )
+    assert first is again is not other
+
+
+def test_real_tokens_never_spell_what_is_banned(gpt2_tokenizer: Tokenizer) -> None:
+    """Of GPT-2's own vocabulary: 300 tokens at random among those that are not masked."""
+    config = SamplingConfig(ban=("e", " th", "ing", "é"))
+    history = History(
+        config,
+        seed=0,
+        prompt_ids=gpt2_tokenizer.encode("caf\u00c3"),  # its last byte but one begins `é`
+        bans=find_bans(config, gpt2_tokenizer, vocab_size=SIZE),
+    )
+    draws = np.random.default_rng(178)
+    spelt = b""
+    for _ in range(300):
+        allowed = np.ones(SIZE, bool)
+        for mask in history.find_masks():
+            allowed[mask] = False
+        token_id = int(draws.choice(np.flatnonzero(allowed)))
+        history.append(token_id)
+        spelt += gpt2_tokenizer.token_bytes(token_id)
+    assert [text for text in config.ban if text.encode() in spelt] == []
+    assert len(spelt) > 300

@@ -16,19 +16,12 @@ from numpy.typing import NDArray
 from gpt2cli.config import BeamConfig, GenerationConfig, SamplingConfig
 from gpt2cli.engine import Device, Engine
 from gpt2cli.errors import PromptError
-from gpt2cli.generation import (
-    Chunk,
-    Finish,
-    FinishReason,
-    PreparedRequest,
-    Request,
-    generate,
-    generate_from,
-    prepare,
-)
 from gpt2cli.generation.beams import BeamSearch
+from gpt2cli.generation.interfaces import Chunk, Finish, FinishReason
+from gpt2cli.generation.loop import generate, generate_from
+from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.model_folder import ModelFolder
-from gpt2cli.sampling import Sampler
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import write_tokenizer
 from tests.gpt2cli.folders import bare_folder

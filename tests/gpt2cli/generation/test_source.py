@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from gpt2cli.config import GenerationConfig, SamplingConfig
-from gpt2cli.generation import Chunk, PreparedRequest, Request, generate_from, prepare
-from gpt2cli.sampling import Sampler
+from gpt2cli.generation.interfaces import Chunk
+from gpt2cli.generation.loop import generate_from
+from gpt2cli.generation.requests import PreparedRequest, Request, prepare
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.scripted import ScriptedEngine, prefer
 

@@ -6,7 +6,7 @@ Texts are drawn at random from GPT-2's real vocabulary; Python's `re` and `jsons
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import jsonschema
@@ -23,60 +23,40 @@ _ENDS: Final = 0.2  # how often a text ends where it may
 
 # Without \\d and \\w: what else than ASCII they match differs between Rust and Python's Unicode.
 _REGEXES: Final = [
-    "", "a", "abc", "yes|no", " (yes|no)", "(?i:yes|no)", "(foo|bar)+", "a*", "a+b?", "a{3}",
-    "a{2,5}", "(ab){3,40}", "[abc]{1,4}", "[^a]{0,6}", "[a-zA-Z_]{1,8}", "[0-9]",
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}",
-    r"[0-9]{3}-[0-9]{4}", r"-?[0-9]{1,3}(\.[0-9]{1,2})?", r"\$[0-9]{1,3}(,[0-9]{3})*(\.[0-9]{2})?",
-    r"[01]?[0-9]:[0-5][0-9]", r"#[0-9a-f]{6}", r"0x[0-9A-F]{1,8}", r"[A-Z][a-z]{1,9}",
-    r"[A-Z][a-z]{1,5}( [a-z]{1,5}){0,3}\.", r"(Mr|Mrs|Dr)\. [A-Z][a-z]{2,8}",
-    r"[a-z]{1,6}@[a-z]{1,6}\.(com|org)", r"https?://[a-z]{1,8}\.org(/[a-z]{1,5})?",
-    r"\([0-9]{3}\) [0-9]{3}-[0-9]{4}",
-    r"([0-9]{1,3}\.){3}[0-9]{1,3}", r".", r".{3,10}", r"\.\*\+\?", r"\\", r"\{\}\[\]",
-    r"\s", r"\s{1,3}x", "[a-z_0-9]{1,5}", "[^a-zA-Z]", "[^ ]{2,5}", "[^0-9]{2}",
-    "日本?", "[日月]{1,3}", "é{1,3}", "👩‍🚀 ok",
-    r"[à-ü]{1,4}", "a\nb", r"(a|ab)(c|bcd)", r"((a|b)c){1,3}d", r"x(y(z)?)?", '"[^"]{0,8}"',
+    "", "a", " (yes|no)", "(?i:yes|no)", "(foo|bar)+", "a*", "a{2,5}", "(ab){3,40}", "[^a]{0,6}",
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}", r"-?[0-9]{1,3}(\.[0-9]{1,2})?", r"#[0-9a-f]{6}",
+    r"[A-Z][a-z]{1,5}( [a-z]{1,5}){0,3}\.", r"https?://[a-z]{1,8}\.org(/[a-z]{1,5})?",
+    ".", ".{3,10}", r"\.\*\+\?\{\}\[\]\\", r"\s{1,3}x", "[^a-zA-Z]", "[^ ]{2,5}",
+    "日本?", "[日月]{1,3}", "👩‍🚀 ok", r"[à-ü]{1,4}", "a\nb", r"(a|ab)(c|bcd)", r"x(y(z)?)?",
+    '"[^"]{0,8}"',
 ]  # fmt: skip
+
+
+def _object(required: Sequence[str] = (), **properties: Any) -> Any:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
 
 _SCHEMAS: Final[list[Any]] = [
     {"type": "null"},
     {"type": "boolean"},
     {"type": "integer", "minimum": 0, "maximum": 120},
     {"type": "number", "minimum": -1, "maximum": 1},
-    {"type": "string", "maxLength": 5},
     {"type": "string", "minLength": 2, "maxLength": 4},
     {"type": "string", "pattern": "^[a-c]{1,3}$"},
     {"type": "string", "format": "date"},
-    {"enum": ["red", "green", 3, None]},
+    {"enum": ["red", 3, None]},
     {"const": {"a": [1, 2]}},
-    {"type": "array", "items": {"type": "boolean"}, "maxItems": 3},
     {"type": "array", "items": {"enum": ["x", "y"]}, "minItems": 1, "maxItems": 3},
     {"type": "array", "prefixItems": [{"const": 1}, {"const": "b"}], "items": False, "minItems": 2},
-    {"type": "object", "properties": {}, "additionalProperties": False},
-    {
-        "type": "object",
-        "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"enum": [1, 2]}},
-        "required": ["name", "age"],
-        "additionalProperties": False,
-    },
-    {
-        "type": "object",
-        "properties": {"a": {"type": "boolean"}, "b": {"type": "null"}},
-        "additionalProperties": False,
-    },
-    {
-        "type": "object",
-        "properties": {
-            "in": {
-                "type": "object",
-                "properties": {"x": {"const": 1}},
-                "additionalProperties": False,
-            }
-        },
-        "required": ["in"],
-        "additionalProperties": False,
-    },
+    _object(["name", "age"], name={"type": "string", "maxLength": 6}, age={"enum": [1, 2]}),
+    _object(a={"type": "boolean"}, b={"type": "null"}),
+    _object(["in"], **{"in": _object(x={"const": 1})}),
     {"anyOf": [{"type": "boolean"}, {"type": "string", "maxLength": 2}]},
-    {"oneOf": [{"const": "a"}, {"const": "b"}]},
     {
         "$defs": {"tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}, "maxItems": 1}},
         "$ref": "#/$defs/tree",
@@ -102,7 +82,7 @@ def draw_texts(constraint: Constraint, pieces: list[bytes], *, count: int) -> It
     for _ in range(count):
         state, ids = constraint.fork(), list[int]()
         while not state.complete and not (state.satisfied and rng.random() < _ENDS):
-            allowed = np.flatnonzero(~state.find_forbidden())
+            allowed = np.flatnonzero(~state.find_mask())
             if not len(allowed):
                 assert state.satisfied, "nothing may follow, and it may not end"
                 break
@@ -185,14 +165,14 @@ def test_no_completion_moves_another(compiler: ConstraintCompiler) -> None:
     constraint = compiler.compile(ConstraintConfig(regex="[ab]c"))
     first, second = constraint.fork(), constraint.fork()
     first.append(64)
-    assert set(np.flatnonzero(~second.find_forbidden())) > {64, 65}
+    assert set(np.flatnonzero(~second.find_mask())) > {64, 65}
 
 
 def test_end_of_text_is_never_among_what_may_follow(compiler: ConstraintCompiler) -> None:
     """Its id adds no text: whoever asks knows by `satisfied` whether it may come."""
     state = compiler.compile(ConstraintConfig(regex=".*")).fork()
     assert state.satisfied
-    assert state.find_forbidden()[50256]
+    assert state.find_mask()[50256]
 
 
 @pytest.mark.parametrize(
@@ -217,17 +197,6 @@ def test_what_cannot_be_compiled_is_a_usage_error_in_one_line(
         compiler.compile(config)
     assert str(caught.value).startswith(told)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"choice": ("a",), "regex": "a"}, {"regex": "", "json_schema": "{}"}, {"choice": ("a", "")}],
-    ids=str,
-)
-def test_two_constraints_or_an_empty_choice_are_usage_errors(given: dict[str, Any]) -> None:
-    """An empty regular expression is a constraint, though: nothing may be said."""
-    with pytest.raises(UsageError, match=r"^[a-z_]+: expected "):
-        ConstraintConfig(**given)
 
 
 def test_without_llguidance_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,4 +262,4 @@ def test_a_place_where_no_token_fits_is_told_in_our_words() -> None:
     for piece in (b'"', b"\xe3"):
         constraint.append(pieces.index(piece))
     with pytest.raises(PromptError, match="followed: no token of the model goes on from here"):
-        constraint.find_forbidden()
+        constraint.find_mask()

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gpt2cli.config import SamplingConfig
-from gpt2cli.sampling import BannedTexts, Pieces, Row
-from gpt2cli.sampling.sampler import process
+from gpt2cli.sampling.history import BannedTexts, History, Vocabulary
+from gpt2cli.sampling.processors import process
 from gpt2cli.sampling.warpers import warp
 from tests.vectors.sampling_cases import (
     CASE_COUNT,
@@ -25,7 +25,7 @@ from tests.vectors.sampling_cases import (
 )
 
 # With one byte a token, a banned text and Hugging Face's bad word are the same thing.
-_PIECES: Final = Pieces(bytes([65 + i]) for i in range(VOCAB_SIZE))
+_VOCABULARY: Final = Vocabulary(bytes([65 + i]) for i in range(VOCAB_SIZE))
 _OFF: Final = {"top_k": 0}
 _NO_CONFIGURATION: Final = ("min_new_tokens", "logit_bias", "bad_words")  # of the sampling itself
 _PENALTIES: Final = ("presence_penalty", "frequency_penalty")
@@ -37,28 +37,23 @@ def cases() -> list[SamplingCase]:
     return load_cases()
 
 
-def make_row(case: SamplingCase, names: tuple[str, ...]) -> Row:
-    """Return a row that has drawn the case's completion with some of its options."""
+def make_history(case: SamplingCase, names: tuple[str, ...]) -> History:
+    """Return the history of the case's completion with some of its options."""
     options: dict[str, Any] = {n: case.numbers[n] for n in names if n not in _NO_CONFIGURATION}
-    row = Row(
+    banned = BannedTexts((spell(word) for word in case.bad_words), _VOCABULARY)
+    least = case.numbers["min_new_tokens"] if "min_new_tokens" in names else 0
+    history = History(
         SamplingConfig(**(_OFF | options)),
         seed=0,
-        sample=0,
         prompt_ids=case.prompt_ids,
         biases=tuple(case.biases.items()) if "logit_bias" in names else (),
+        bans=banned if "bad_words" in names else None,
+        eos_ids=[END_OF_TEXT],
+        min_new_tokens=int(least),
     )
     for token_id in case.completion_ids:
-        row.append(token_id)
-    forbidden: list[NDArray[np.int64]] = []
-    if "bad_words" in names:
-        spelt = spell(case.prompt_ids + case.completion_ids)
-        banned = BannedTexts((spell(word) for word in case.bad_words), _PIECES)
-        forbidden += banned.find_forbidden(spelt)
-    too_short = len(case.completion_ids) < case.numbers["min_new_tokens"]
-    if "min_new_tokens" in names and too_short:
-        forbidden.append(np.array([END_OF_TEXT]))
-    row.forbidden = forbidden
-    return row
+        history.append(token_id)
+    return history
 
 
 def spell(ids: tuple[int, ...]) -> bytes:
@@ -66,9 +61,9 @@ def spell(ids: tuple[int, ...]) -> bytes:
     return bytes(65 + i for i in ids)
 
 
-def find_shares(row: Row, logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the distribution that a row draws from: [V]."""
-    candidates = warp(process(logits, row)[None], row.config)
+def find_shares(history: History, logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the distribution that is drawn from after a history: [V]."""
+    candidates = warp(process(logits, history)[None], history.config)
     shares = np.zeros(VOCAB_SIZE)
     ids = np.arange(VOCAB_SIZE) if candidates.ids is None else candidates.ids[0]
     shares[ids] = candidates.weights[0]
@@ -81,7 +76,7 @@ def test_the_distribution_is_that_of_the_other_implementation(name: str) -> None
     alone = (*NUMBERS, "logit_bias", "bad_words")
     names = tuple(n for n in alone if n not in _PENALTIES) if name == "all" else (name,)
     for case in cases():
-        shares = find_shares(make_row(case, names), case.logits)
+        shares = find_shares(make_history(case, names), case.logits)
         expected = case.expected[name]
         np.testing.assert_array_equal(shares > 0, expected.kept)
         np.testing.assert_allclose(shares, expected.probabilities, rtol=0, atol=1e-6)
@@ -90,7 +85,7 @@ def test_the_distribution_is_that_of_the_other_implementation(name: str) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_the_cases_put_the_option_to_work(name: str) -> None:
     """In a third of them or more the option makes a difference, so that nothing passes idly."""
-    without = [find_shares(make_row(case, ()), case.logits) for case in cases()]
+    without = [find_shares(make_history(case, ()), case.logits) for case in cases()]
     changed = [
         not np.allclose(shares, case.expected[name].probabilities, rtol=0, atol=1e-3)
         for case, shares in zip(cases(), without, strict=True)

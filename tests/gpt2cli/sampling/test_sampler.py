@@ -1,5 +1,6 @@
 """The sampler: rows of any kind side by side, each as if it were alone."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,18 +10,31 @@ from numpy.typing import NDArray
 
 from gpt2cli.config import SamplingConfig
 from gpt2cli.errors import ModelError, PromptError
-from gpt2cli.sampling import Row, Sampler
+from gpt2cli.sampling.history import BannedTexts, History, Vocabulary
+from gpt2cli.sampling.sampler import Continuation, Sampler
 
 GREEDY = SamplingConfig(temperature=0)
 PLAIN = SamplingConfig(top_k=0)
 EVERY_KIND = [GREEDY, PLAIN, SamplingConfig(), SamplingConfig(top_k=0, typical_p=0.5)]
+LETTERS = Vocabulary([b"a", b"b", b"c", b"d"])
 
 
-def row(
-    config: SamplingConfig = PLAIN, *, seed: int = 0, sample: int = 0, prompt: Sequence[int] = ()
-) -> Row:
-    """Return a new row."""
-    return Row(config, seed=seed, sample=sample, prompt_ids=prompt)
+def make(
+    config: SamplingConfig = PLAIN,
+    *,
+    seed: int = 0,
+    sample: int = 0,
+    prompt: Sequence[int] = (),
+    biases: Sequence[tuple[int, float]] = (),
+    banned: Sequence[int] = (),
+    drawn: Sequence[int] = (),
+) -> History:
+    """Return a history after these ids; `banned`: ids that may not follow."""
+    bans = BannedTexts([LETTERS.pieces[i] for i in banned], LETTERS) if banned else None
+    history = History(config, seed=seed, sample=sample, prompt_ids=prompt, biases=biases, bans=bans)
+    for token_id in drawn:
+        history.append(token_id)
+    return history
 
 
 def array(*logits: Sequence[float]) -> NDArray[np.float32]:
@@ -28,40 +42,69 @@ def array(*logits: Sequence[float]) -> NDArray[np.float32]:
     return np.array(logits, np.float32)
 
 
-def test_greedy_takes_the_best() -> None:
-    """Each row its own."""
-    assert Sampler().step(array([1, 3, 2], [5, 0, 4]), [row(GREEDY), row(GREEDY)]) == [1, 0]
+def draw(sampler: Sampler, logits: NDArray[np.float32], histories: Sequence[History]) -> list[int]:
+    """Return the next ids, of which the histories take note."""
+    ids = sampler.step(logits, histories)
+    for history, token_id in zip(histories, ids, strict=True):
+        history.append(token_id)
+    return ids
 
 
-def test_greedy_takes_the_lower_id_of_equals() -> None:
-    """Ties are broken by id."""
-    assert Sampler().step(array([1, 3, 3]), [row(GREEDY)]) == [1]
+def draw_often(
+    config: SamplingConfig, logits: Sequence[float], times: int, **more: Any
+) -> list[int]:
+    """Return what is drawn in turn by logits that do not change."""
+    history = make(config, **more)
+    return [draw(Sampler(), array(logits), [history])[0] for _ in range(times)]
 
 
-def test_greedy_draws_nothing() -> None:
-    """A temperature of 1e-320 does not divide: the best logit wins though others are near."""
+def test_greedy_takes_the_best_and_the_lower_id_of_equals() -> None:
+    """Each row its own; a temperature of 1e-320 does not divide."""
     config = SamplingConfig(temperature=1e-320)
-    assert Sampler().step(array([1, 1 + 1e-6, 1]), [row(config)]) == [1]
+    logits = array([1, 3, 2], [5, 0, 5], [1, 1 + 1e-6, 1])
+    assert Sampler().step(logits, [make(GREEDY), make(GREEDY), make(config)]) == [1, 0, 1]
 
 
-@pytest.mark.parametrize(("penalty", "expected"), [(1.0, 1), (1.5, 2)], ids=["off", "on"])
-def test_the_repetition_penalty_sees_the_prompt(penalty: float, expected: int) -> None:
-    """Id 1 leads by 0.1 until it counts as seen."""
-    config = SamplingConfig(temperature=0, repetition_penalty=penalty)
-    assert Sampler().step(array([0, 1.1, 1]), [row(config, prompt=[1])]) == [expected]
-
-
-def test_the_repetition_penalty_sees_the_completion() -> None:
-    """Each chosen id counts from the next step on: the three ids come in turn."""
-    config = SamplingConfig(temperature=0, repetition_penalty=2.0)
-    sampler, one = Sampler(), row(config)
-    assert [sampler.step(array([3, 2.9, 2.8]), [one])[0] for _ in range(3)] == [0, 1, 2]
-
-
-def test_a_repeated_id_is_penalised_once() -> None:
-    """Seen twice is seen: 4 / 1.5 stays above 2, though 4 / 1.5 / 1.5 would not."""
+def test_the_repetition_penalty_sees_prompt_and_completion() -> None:
+    """Each id once, however often it was seen: 4 / 1.5 stays above 2."""
     config = SamplingConfig(temperature=0, repetition_penalty=1.5)
-    assert Sampler().step(array([4, 2]), [row(config, prompt=[0, 0])]) == [0]
+    assert draw_often(config, [0, 1.1, 1], 1, prompt=[1]) == [2]
+    assert draw_often(config, [3, 2.9, 2.8], 3) == [0, 1, 2]
+    assert draw_often(config, [4, 2], 2, prompt=[0, 0]) == [0, 0]
+
+
+@pytest.mark.parametrize(("name", "last"), [("presence_penalty", 0), ("frequency_penalty", 1)])
+def test_the_penalties_of_the_completion_do_not_see_the_prompt(name: str, last: int) -> None:
+    """0 leads by 0.1; the prompt has it often, which counts for nothing until it is drawn."""
+    config = SamplingConfig(temperature=0, **{name: 0.2})  # type: ignore[arg-type]
+    assert draw_often(config, [1.1, 1.0], 4, prompt=[0] * 9) == [0, 1, 0, last]
+
+
+def test_ngrams_come_once() -> None:
+    """Greedy on logits that never change; after 0 have come 0, 1 and 2: there is no other."""
+    config = SamplingConfig(temperature=0, no_repeat_ngram=2)
+    assert draw_often(config, [3, 2, 1], 5, prompt=[0]) == [0, 1, 0, 2, 0]
+    with pytest.raises(PromptError):
+        draw_often(config, [3, 2, 1], 6, prompt=[0])
+
+
+@pytest.mark.parametrize(("other", "expected"), [(0.99, 0), (1.01, 1)])
+def test_processors_come_in_their_order(other: float, expected: int) -> None:
+    """A bias before the repetition penalty: (-1 + 3) / 2; and that before the others: 4 / 2 - 1."""
+    config = SamplingConfig(temperature=0, repetition_penalty=2.0)
+    biased = make(config, prompt=[0], biases=[(0, 3.0)])
+    assert Sampler().step(array([-1, other]), [biased]) == [expected]
+    config = SamplingConfig(temperature=0, repetition_penalty=2.0, presence_penalty=1.0)
+    assert Sampler().step(array([4, other]), [make(config, drawn=[0])]) == [expected]
+
+
+def test_what_is_masked_stays_so_whatever_would_lift_it() -> None:
+    """A bias of 100 and penalties that reward."""
+    config = SamplingConfig(
+        temperature=0, repetition_penalty=0.01, presence_penalty=-2, frequency_penalty=-2
+    )
+    lifted = make(config, prompt=[0], biases=[(0, 100.0)], banned=[0], drawn=[0])
+    assert Sampler().step(array([50, -50]), [lifted]) == [1]
 
 
 def test_missing_ids_are_never_chosen() -> None:
@@ -69,10 +112,10 @@ def test_missing_ids_are_never_chosen() -> None:
     sampler = Sampler([range(1, 3), range(4, 5)])
     logits = array([0, 9, 9, 1, 9])
     rewarding = SamplingConfig(temperature=0, repetition_penalty=1e-300)
-    assert sampler.step(logits, [row(GREEDY)]) == [3]
-    assert sampler.step(logits, [row(rewarding, prompt=[1, 2, 4])]) == [3]
+    assert sampler.step(logits, [make(GREEDY)]) == [3]
+    assert sampler.step(logits, [make(rewarding, prompt=[1, 2, 4])]) == [3]
     for config in (PLAIN, SamplingConfig(temperature=1e9, top_k=0), SamplingConfig(top_k=4)):
-        drawn = {sampler.step(logits, [row(config, seed=seed)])[0] for seed in range(50)}
+        drawn = {sampler.step(logits, [make(config, seed=seed)])[0] for seed in range(50)}
         assert drawn == {0, 3}
 
 
@@ -80,7 +123,7 @@ def test_the_logits_are_left_as_they_are() -> None:
     """Samples of one prompt share its logits."""
     logits = array([1, 2, 3])
     config = SamplingConfig(temperature=0.5, repetition_penalty=2.0)
-    Sampler([range(1)]).step(logits, [row(config, prompt=[2])])
+    Sampler([range(1)]).step(logits, [make(config, prompt=[2])])
     assert logits.tolist() == [[1, 2, 3]]
 
 
@@ -89,128 +132,65 @@ def test_the_logits_are_left_as_they_are() -> None:
 def test_bad_logits_are_a_model_error(bad: float, config: SamplingConfig) -> None:
     """NaN or infinity anywhere in a row is told, not drawn from."""
     with pytest.raises(ModelError, match="NaN or infinite"):
-        Sampler().step(array([1, 2, 3], [1, bad, 3]), [row(config), row(config)])
+        Sampler().step(array([1, 2, 3], [1, bad, 3]), [make(config), make(config)])
+
+
+@pytest.mark.parametrize("bad", [[np.nan, 1], [np.inf, 1], [-np.inf, -np.inf]])
+def test_bad_logits_are_the_models_fault_though_all_is_masked(bad: list[float]) -> None:
+    """The weights are what has to be told."""
+    with pytest.raises(ModelError):
+        Sampler().step(array(bad), [make(banned=[0, 1])])
 
 
 @pytest.mark.parametrize("config", EVERY_KIND)
 def test_one_token_left_is_chosen(config: SamplingConfig) -> None:
     """However unlikely, and whatever the warpers."""
-    one = row(config)
-    one.forbidden = [np.array([0, 1]), np.array([3])]
-    assert Sampler().step(array([9, 9, -9, 9]), [one]) == [2]
+    assert Sampler().step(array([9, 9, -9, 9]), [make(config, banned=[0, 1, 3])]) == [2]
 
 
 @pytest.mark.parametrize("config", EVERY_KIND)
-def test_a_row_whose_every_token_is_forbidden_is_told_so(config: SamplingConfig) -> None:
-    """It is not the model's fault: no rows have changed, so the others can be tried again."""
-    rows = [row(config), row(config, seed=1)]
-    rows[1].forbidden = [np.array([0, 1])]
+def test_a_sequence_whose_every_token_is_masked_is_told_so(config: SamplingConfig) -> None:
+    """It is not the model's fault; the others can be tried again."""
+    histories = [make(config), make(config, seed=1, banned=[0, 1])]
     sampler = Sampler([range(2, 3)])
     logits = array([1, 2, 3], [1, 2, 3])
     with pytest.raises(PromptError, match=r"^every token is forbidden here; ask less of ban, "):
-        sampler.step(logits, rows)
-    assert [dict(r.counts) for r in rows] == [{}, {}]
-    assert sampler.step(logits[:1], rows[:1]) == sampler.step(logits[:1], [row(config)])
-    rows[1].forbidden = ()
-    assert sampler.step(logits[1:], rows[1:]) == sampler.step(logits[1:], [row(config, seed=1)])
-
-
-@pytest.mark.parametrize("bad", [[np.nan, 1], [np.inf, 1], [-np.inf, -np.inf]])
-def test_bad_logits_are_the_models_fault_though_all_is_forbidden(bad: list[float]) -> None:
-    """The weights are what has to be told."""
-    one = row()
-    one.forbidden = [np.array([0, 1])]
-    with pytest.raises(ModelError):
-        Sampler().step(array(bad), [one])
-
-
-def test_ngrams_come_once() -> None:
-    """Greedy on logits that never change; after 0 have come 0, 1 and 2: there is no other."""
-    config = SamplingConfig(temperature=0, no_repeat_ngram=2)
-    sampler, one = Sampler(), row(config, prompt=[0])
-    assert [sampler.step(array([3, 2, 1]), [one])[0] for _ in range(5)] == [0, 1, 0, 2, 0]
-    with pytest.raises(PromptError):
-        sampler.step(array([3, 2, 1]), [one])
-
-
-def test_the_penalties_of_the_completion_do_not_see_the_prompt() -> None:
-    """0 leads by 0.1; the prompt has it often, which counts for nothing until it is drawn."""
-    for name in ("presence_penalty", "frequency_penalty"):
-        config = SamplingConfig(temperature=0, **{name: 0.2})  # type: ignore[arg-type]
-        sampler, one = Sampler(), row(config, prompt=[0] * 9)
-        chosen = [sampler.step(array([1.1, 1.0]), [one])[0] for _ in range(4)]
-        assert chosen == [0, 1, 0, 0 if name == "presence_penalty" else 1]
-
-
-def test_a_bias_comes_before_the_repetition_penalty() -> None:
-    """-1 + 3 is 2, halved 1; the other way -1 would become -2 and then 1: of the rest 1.5 wins."""
-    config = SamplingConfig(temperature=0, repetition_penalty=2.0)
-    biased = Row(config, seed=0, sample=0, prompt_ids=[0], biases=[(0, 3.0)])
-    assert Sampler().step(array([-1, 0.99]), [biased]) == [0]
-    biased = Row(config, seed=0, sample=0, prompt_ids=[0], biases=[(0, 3.0)])
-    assert Sampler().step(array([-1, 1.01]), [biased]) == [1]
-
-
-def test_the_repetition_penalty_comes_before_the_penalties_of_the_completion() -> None:
-    """4 / 2 - 1 is 1, not (4 - 1) / 2, as in vLLM."""
-    config = SamplingConfig(temperature=0, repetition_penalty=2.0, presence_penalty=1.0)
-    for other, expected in ((0.99, 0), (1.01, 1)):
-        one = row(config)
-        one.append(0)
-        assert Sampler().step(array([4, other]), [one]) == [expected]
-
-
-def test_what_is_forbidden_stays_so_whatever_would_lift_it() -> None:
-    """A bias of 100 and penalties that reward."""
-    config = SamplingConfig(
-        temperature=0, repetition_penalty=0.01, presence_penalty=-2, frequency_penalty=-2
-    )
-    lifted = Row(config, seed=0, sample=0, prompt_ids=[0], biases=[(0, 100.0)])
-    lifted.append(0)
-    lifted.forbidden = [np.array([0])]
-    assert Sampler().step(array([50, -50]), [lifted]) == [1]
-
-
-def test_nothing_left_to_choose_is_an_error() -> None:
-    """A row of minus infinities has no token."""
-    with pytest.raises(ModelError):
-        Sampler([range(2)]).step(array([1, 2]), [row()])
-
-
-def test_draws_follow_the_distribution() -> None:
-    """20,000 draws from six tokens: chi-squared below 30 (5 degrees: 1 in 67,000 is above)."""
-    shares = np.array([0.4, 0.25, 0.15, 0.1, 0.07, 0.03])
-    logits = np.broadcast_to(np.log(shares).astype(np.float32), (1000, 6))
-    counts = np.zeros(6)
-    for sample in range(20):
-        rows = [row(seed=seed, sample=sample) for seed in range(1000)]
-        counts += np.bincount(Sampler().step(logits, rows), minlength=6)
-    expected = 20_000 * shares
-    assert ((counts - expected) ** 2 / expected).sum() < 30
+        sampler.step(logits, histories)
+    assert sampler.step(logits[:1], histories[:1]) == sampler.step(logits[:1], [make(config)])
 
 
 def test_draws_of_successive_steps_follow_the_distribution() -> None:
-    """The same along one stream: 2,000 steps, chi-squared below 30."""
+    """2,000 steps: chi-squared below 30 (5 degrees: 1 in 67,000 is above)."""
     shares = np.array([0.4, 0.25, 0.15, 0.1, 0.07, 0.03])
-    logits, one = np.log(shares).astype(np.float32)[None], row(seed=5)
-    counts = np.bincount([Sampler().step(logits, [one])[0] for _ in range(2000)], minlength=6)
+    drawn = draw_often(PLAIN, np.log(shares).tolist(), 2000, seed=5)
+    counts = np.bincount(drawn, minlength=6)
     assert ((counts - 2000 * shares) ** 2 / (2000 * shares)).sum() < 30
 
 
-def test_a_huge_temperature_draws_all_alike() -> None:
-    """At 1e9 the likeliest of four is drawn about as often as the others: 250 ± 75 of 1,000."""
-    config = SamplingConfig(temperature=1e9, top_k=0)
-    rows = [row(config, seed=seed) for seed in range(1000)]
-    logits = np.broadcast_to(np.array([0, 5, 10, 20], np.float32), (1000, 4))
-    counts = np.bincount(Sampler().step(logits, rows), minlength=4)
-    assert abs(counts - 250).max() < 75
+def test_draws_of_seeds_and_samples_follow_the_distribution() -> None:
+    """The first step of 2,000 sequences: the same."""
+    shares = np.array([0.4, 0.25, 0.15, 0.1, 0.07, 0.03])
+    logits = np.broadcast_to(np.log(shares).astype(np.float32), (2000, 6))
+    histories = [make(seed=i // 4, sample=i % 4) for i in range(2000)]
+    counts = np.bincount(Sampler().step(logits, histories), minlength=6)
+    assert ((counts - 2000 * shares) ** 2 / (2000 * shares)).sum() < 30
+
+
+def test_seed_and_sample_number_choose_the_numbers() -> None:
+    """Twenty steps from a flat distribution: equal keys give equal ids, other keys others."""
+    flat = [0.0] * 1000
+    once, again, sample, seed = (
+        draw_often(PLAIN, flat, 20, seed=s, sample=n) for s, n in ((1, 0), (1, 0), (1, 1), (2, 0))
+    )
+    assert once == again
+    assert once != sample != seed != once
 
 
 def test_rows_of_several_kinds_keep_their_order() -> None:
-    """Greedy, top-k 1 and penalised rows, mixed: each answer is at its row's place."""
+    """Greedy, top-k 1 and penalised rows, mixed: each answer is at its row's index."""
     one = SamplingConfig(top_k=1)
     penalised = SamplingConfig(temperature=0, repetition_penalty=2.0)
-    rows = [row(one), row(GREEDY), row(penalised, prompt=[2]), row(one), row(GREEDY)]
+    rows = [make(one), make(GREEDY), make(penalised, prompt=[2]), make(one), make(GREEDY)]
     logits = array([1, 0, 0], [0, 1, 0], [0, 0.6, 1], [0, 0, 1], [1, 0, 0])
     assert Sampler().step(logits, rows) == [0, 1, 1, 2, 0]
 
@@ -237,34 +217,82 @@ def test_a_row_does_not_depend_on_its_neighbours(vocab_size: int) -> None:
     draws = np.random.default_rng(178)
     sampler = Sampler([range(vocab_size - 2, vocab_size)])
     for _ in range(20):
-        count = int(draws.integers(2, 9))
+        count = int(draws.integers(1, 9))
         configs = [draw_config(draws) for _ in range(count)]
-        biases = [[(i, 3.0)] if i % 2 else [] for i in range(count)]
         together, alone = (
-            [
-                Row(c, seed=i % 3, sample=i, prompt_ids=[i % 5], biases=biases[i % 7])
-                for i, c in enumerate(configs)
-            ]
+            [make(config, seed=seed, prompt=[1, 2]) for seed, config in enumerate(configs)]
             for _ in range(2)
         )
         for _ in range(5):
-            forbidden = [np.flatnonzero(draws.random(vocab_size) < 0.1) for _ in range(count)]
-            for i in range(0, count, 3):
-                together[i].forbidden = alone[i].forbidden = [forbidden[i]]
             logits = (draws.standard_normal((count, vocab_size)) * 2).astype(np.float32)
-            found = sampler.step(logits, together)
-            expected = [sampler.step(logits[i : i + 1], [alone[i]])[0] for i in range(count)]
+            found = draw(sampler, logits, together)
+            expected = [draw(sampler, logits[i : i + 1], [alone[i]])[0] for i in range(count)]
             assert found == expected
 
 
-def test_seed_and_sample_number_choose_the_stream() -> None:
-    """Twenty steps from a flat distribution: equal keys give equal ids, other keys others."""
+# The step of a beam search
 
-    def draw_twenty(seed: int, sample: int) -> list[int]:
-        one = row(seed=seed, sample=sample)
-        flat = np.zeros((1, 1000), np.float32)
-        return [Sampler().step(flat, [one])[0] for _ in range(20)]
+FIRST = np.log(np.array([0.5, 0.3, 0.2], np.float32))
+SECOND = np.log(np.array([0.1, 0.8, 0.1], np.float32))
 
-    assert draw_twenty(1, 0) == draw_twenty(1, 0)
-    assert draw_twenty(1, 0) != draw_twenty(1, 1)
-    assert draw_twenty(1, 0) != draw_twenty(2, 0)
+
+def find(
+    logits: NDArray[np.float32],
+    *beams: History,
+    totals: Sequence[float] = (0.0, 0.0),
+    count: int = 9,
+    missing: Sequence[range] = (),
+) -> list[Continuation]:
+    """Return the best continuations of these beams."""
+    return Sampler(missing).find_continuations(logits, beams, totals[: len(beams)], count=count)
+
+
+def pairs(found: list[Continuation]) -> list[tuple[int, int]]:
+    """Return the parent and the id of each."""
+    return [(one.parent, one.token_id) for one in found]
+
+
+def test_the_best_of_all_beams_come_first() -> None:
+    """By the sum of the log-probabilities: 0.6·0.5, 0.4·0.8, 0.6·0.3, 0.6·0.2 and the rest."""
+    totals = [math.log(0.6), math.log(0.4)]
+    logits = np.stack([FIRST, SECOND + np.float32(50)])  # logits need not be normalised
+    found = find(logits, make(), make(), totals=totals, count=4)
+    assert pairs(found) == [(1, 1), (0, 0), (0, 1), (0, 2)]
+    assert [math.exp(one.total) for one in found] == pytest.approx(
+        [0.32, 0.3, 0.18, 0.12], rel=1e-4
+    )
+
+
+def test_of_equals_the_earlier_beam_and_the_lower_id_come_first() -> None:
+    """Six continuations that are all alike."""
+    found = find(np.zeros((2, 3), np.float32), make(), make(), count=5)
+    assert pairs(found) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+
+
+def test_a_missing_id_keeps_its_share() -> None:
+    """It is not found, but log-probabilities are of the model's own distribution."""
+    found = find(FIRST[None], make(), missing=[range(1)])
+    assert pairs(found) == [(0, 1), (0, 2)]
+    assert found[0].total == pytest.approx(math.log(0.3))
+
+
+def test_processors_work_on_log_probabilities_and_warpers_do_nothing() -> None:
+    """All are negative, so a penalty of 2 doubles one: 0.5² is 0.25, less than 0.3."""
+    config = SamplingConfig(repetition_penalty=2.0, temperature=0.1, top_k=1, top_p=0.1, min_p=0.9)
+    found = find(FIRST[None], make(config, prompt=[0]), totals=[-7.0])
+    assert pairs(found) == [(0, 1), (0, 0), (0, 2)]
+    assert found[1].total == pytest.approx(-7 + 2 * math.log(0.5))
+
+
+def test_what_is_masked_for_one_beam_is_not_for_another() -> None:
+    """Each has its own text; where all is masked nothing is found."""
+    logits = np.stack([FIRST, FIRST])
+    found = find(logits, make(banned=[0, 2]), make())
+    assert pairs(found) == [(1, 0), (0, 1), (1, 1), (1, 2)]
+    assert find(FIRST[None], make(banned=[0, 1, 2])) == []
+
+
+def test_beams_do_not_go_on_by_logits_that_are_no_numbers() -> None:
+    """Also if it is only one of them."""
+    with pytest.raises(ModelError, match="NaN or infinite"):
+        find(array([0, math.nan, 1]), make())

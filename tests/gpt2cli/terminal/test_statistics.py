@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.generation import Counts
+from gpt2cli.generation.interfaces import Counts
 from gpt2cli.loading import LoadedModel
 from gpt2cli.terminal.statistics import describe_run, process_seconds
 from tests.gpt2cli.loaded import load

@@ -7,11 +7,11 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2cli.generation.sample import Sample
+from gpt2cli.generation.sequence import TokenSequence
 
 
 @dataclass(slots=True)
-class KeptSlot:
+class PromptCache:
     """What slot 0 of an engine still holds after a run; before the first one the slot is closed.
 
     The last bits of a token's keys and values depend on the tokens that were prefilled with it, so
@@ -20,35 +20,35 @@ class KeptSlot:
     """
 
     is_open: bool = False
-    window: Sequence[int] = ()  # of the last sample; its first `fed` ids are in the slot
+    window: Sequence[int] = ()  # of the last sequence; its first `fed` ids are in the slot
     fed: int = 0
-    prefills: Sequence[tuple[int, int]] = ()  # the places that one call each has filled: from, to
+    prefills: Sequence[tuple[int, int]] = ()  # the positions that one call each has filled
     prefix: tuple[int, ...] = ()
     prefix_logits: NDArray[np.float32] | None = field(default=None, repr=False)  # [1, V]
 
-    def lend(self, sample: Sample) -> None:
-        """Let a sample that begins use what its prompt shares with the slot; the rest is given up.
+    def lend(self, sequence: TokenSequence) -> None:
+        """Let a sequence that begins use what its prompt shares with the slot; the rest is lost.
 
         So whatever may cut short what comes next, the slot never holds less than is told here.
         """
-        if self.prefix_logits is not None and sample.prefix == self.prefix:
-            sample.fed, sample.prefix_logits = len(self.prefix), self.prefix_logits
+        if self.prefix_logits is not None and sequence.prefix == self.prefix:
+            sequence.fed, sequence.prefix_logits = len(self.prefix), self.prefix_logits
         else:
             # Something must be left to prefill: the logits after it are wanted.
-            shared = _count_shared(self.window[: self.fed], sample.prefix)
-            shared = min(shared, len(sample.prefix) - 1)
+            shared = _count_shared(self.window[: self.fed], sequence.prefix)
+            shared = min(shared, len(sequence.prefix) - 1)
             cut = (start for start, end in self.prefills if start < shared < end)
-            sample.fed = next(cut, shared)
+            sequence.fed = next(cut, shared)
             self.prefix, self.prefix_logits = (), None
-        sample.prefills = [places for places in self.prefills if places[1] <= sample.fed]
-        self.fed, self.prefills = sample.fed, tuple(sample.prefills)
+        sequence.prefills = [(start, end) for start, end in self.prefills if end <= sequence.fed]
+        self.fed, self.prefills = sequence.fed, tuple(sequence.prefills)
 
-    def keep(self, sample: Sample) -> None:
-        """Take over a sample's slot as it is."""
+    def keep(self, sequence: TokenSequence) -> None:
+        """Take over a sequence's slot as it is."""
         self.is_open = True
-        self.window, self.fed = tuple(sample.window), sample.fed
-        self.prefills = tuple(sample.prefills)
-        self.prefix, self.prefix_logits = sample.prefix, sample.prefix_logits
+        self.window, self.fed = tuple(sequence.window), sequence.fed
+        self.prefills = tuple(sequence.prefills)
+        self.prefix, self.prefix_logits = sequence.prefix, sequence.prefix_logits
 
     def completion_of(self, prompt_ids: Sequence[int]) -> Sequence[int] | None:
         """Return the ids drawn after this prompt, EOS left out; None if some have slid away."""

@@ -6,8 +6,11 @@ from typing import Any, Final
 import pytest
 
 from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig
-from gpt2cli.generation import Counts, KeptSlot, PreparedRequest, Request, generate, prepare
-from gpt2cli.sampling import Sampler
+from gpt2cli.generation.interfaces import Counts
+from gpt2cli.generation.loop import generate
+from gpt2cli.generation.prompt_cache import PromptCache
+from gpt2cli.generation.requests import PreparedRequest, Request, prepare
+from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.scripted import ScriptedEngine, prefer
 
@@ -25,7 +28,7 @@ class Runs:
 
     def __init__(self, engine: ScriptedEngine, tokenizer: Tokenizer) -> None:
         self.engine = engine
-        self.kept = KeptSlot()
+        self.cache = PromptCache()
         self._tokenizer = tokenizer
 
     def prepare(self, prompt: str, **limits: Any) -> PreparedRequest:
@@ -49,7 +52,7 @@ class Runs:
             [self.prepare(prompt, **limits)],
             counts=counts,
             interrupted=lambda: interrupted,
-            kept=self.kept,
+            prompt_cache=self.cache,
         )
         text = "".join(chunk.text for chunk in chunks)
         assert counts.prefill_tokens == sum(len(ids) for ids in self.extended)
@@ -152,7 +155,7 @@ def test_a_run_that_draws_nothing_leaves_the_slot_alone(runs: Runs) -> None:
     runs.run("ab")
     assert runs.run("cd", max_new_tokens=0) == ""
     assert runs.engine.calls == []
-    assert runs.kept.completion_of(ids_of("cd")) == ()
+    assert runs.cache.completion_of(ids_of("cd")) == ()
 
     runs.run("ab")
     assert runs.extended == []
@@ -170,15 +173,15 @@ def test_a_run_that_was_interrupted_before_it_began_leaves_it_alone_too(runs: Ru
 def test_what_was_drawn_is_told(runs: Runs) -> None:
     """After its prompt, all of it, also what was not fed; EOS is no part of it."""
     runs.run("ab")
-    assert runs.kept.completion_of(ids_of("ab")) == ids_of("xxx")
+    assert runs.cache.completion_of(ids_of("ab")) == ids_of("xxx")
     runs.run("abxxxc", max_new_tokens=1)
-    assert runs.kept.completion_of(ids_of("abxxxc")) == ids_of("x")
+    assert runs.cache.completion_of(ids_of("abxxxc")) == ids_of("x")
 
 
 def test_after_sliding_it_is_not_known(runs: Runs) -> None:
     """And the next prompt is prefilled whole."""
     runs.run("ab", max_new_tokens=40, overflow=Overflow.SLIDE)
-    assert runs.kept.completion_of(ids_of("ab")) is None
+    assert runs.cache.completion_of(ids_of("ab")) is None
 
     runs.run("ab")
     assert (runs.rewound, runs.extended) == ([0], [ids_of("ab")])
@@ -222,4 +225,4 @@ def test_without_a_kept_slot_every_run_frees_its_own(
 def test_a_new_one_has_nothing() -> None:
     """It never told of a completion."""
     nothing: Sequence[int] = ()
-    assert KeptSlot().completion_of([1]) == nothing
+    assert PromptCache().completion_of([1]) == nothing

@@ -1,5 +1,6 @@
-"""Draws follow the distribution that each warper leaves: chi-squared over 100,000 of them."""
+"""Random numbers are those of Philox4x64-10, and draws by them follow the distributions."""
 
+import itertools
 import math
 from typing import Final
 
@@ -7,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpt2cli.config import SamplingConfig
-from gpt2cli.sampling import RandomStream
+from gpt2cli.config import LARGEST_SEED, SamplingConfig
+from gpt2cli.sampling.random import RandomNumbers, seed_of
 from gpt2cli.sampling.warpers import Candidates, draw, warp
 
 _DRAWS: Final = 100_000
@@ -46,7 +47,7 @@ def find_p(statistic: float, degrees: int) -> float:
 
 
 def uniforms(seed: int) -> NDArray[np.float64]:
-    """Return the random numbers of the steps of one sample, as RandomStream gives them."""
+    """Return the random numbers of the steps of one sample."""
     words = np.random.Philox(key=np.array([seed, 0], np.uint64)).random_raw(4 * _DRAWS)
     words = words[::4] >> np.uint64(11)  # a step takes the first of four
     return words.astype(np.float64) * 2.0**-53
@@ -80,7 +81,68 @@ def test_p_values_are_those_of_the_tables(statistic: float, degrees: int, p: flo
     assert find_p(statistic, degrees) == pytest.approx(p, rel=1e-3)
 
 
+_WORD = 2**64
+_MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
+_WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
+
+
+def philox(counter: int, key: tuple[int, int]) -> list[int]:
+    """Return the four words of Philox4x64 with ten rounds: the paper's section 3.3."""
+    words = [counter >> shift & (_WORD - 1) for shift in (0, 64, 128, 192)]
+    for number in range(10):
+        round_key = [(k + number * w) % _WORD for k, w in zip(key, _WEYL, strict=True)]
+        high0, low0 = divmod(_MULTIPLIERS[0] * words[0], _WORD)
+        high1, low1 = divmod(_MULTIPLIERS[1] * words[2], _WORD)
+        words = [high1 ^ words[1] ^ round_key[0], low1, high0 ^ words[3] ^ round_key[1], low0]
+    return words
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        (
+            0,
+            (0, 0),
+            [0x16554D9ECA36314C, 0xDB20FE9D672D0FDC, 0xD7E772CEE186176B, 0x7E68B68AEC7BA23B],
+        ),
+        (
+            2**256 - 1,
+            (_WORD - 1, _WORD - 1),
+            [0x87B092C3013FE90B, 0x438C3C67BE8D0224, 0x9CC7D7C69CD777B6, 0xA09CAEBF594F0BA0],
+        ),
+    ],
+)
+def test_the_oracle_gives_the_published_words(
+    counter: int, key: tuple[int, int], expected: list[int]
+) -> None:
+    """Known answers of the authors' Random123 (tests/kat_vectors, philox4x64 10)."""
+    assert philox(counter, key) == expected
+
+
+@pytest.mark.parametrize("seed", [0, 1, LARGEST_SEED])
+@pytest.mark.parametrize("sample", [0, 1, 12345])
+@pytest.mark.parametrize("step", [0, 1, 1023])
+def test_a_number_is_the_philox_word_of_seed_sample_and_step(
+    seed: int, sample: int, step: int
+) -> None:
+    """Key (seed, sample), counter step + 1 (numpy counts before it computes), upper 53 bits."""
+    word = philox(step + 1, (seed, sample))[0]
+    assert RandomNumbers(seed, sample).uniform(step) == (word >> 11) / 2**53
+
+
 @pytest.mark.parametrize("step", [0, 1, 99_999])
-def test_the_numbers_here_are_those_of_the_stream(step: int) -> None:
-    """Computed all at once."""
-    assert uniforms(9)[step] == RandomStream(9, 0).uniform(step)
+def test_the_numbers_of_the_draws_are_those_of_the_steps(step: int) -> None:
+    """Above they are computed all at once."""
+    assert uniforms(9)[step] == RandomNumbers(9, 0).uniform(step)
+
+
+def test_seeds_samples_and_steps_do_not_share_numbers() -> None:
+    """Neighbours in each of the three differ."""
+    keys = itertools.product(range(3), repeat=3)
+    assert len({RandomNumbers(seed, sample).uniform(step) for seed, sample, step in keys}) == 27
+
+
+def test_the_seed_of_a_request_is_the_runs_seed_plus_its_index() -> None:
+    """So that the run's seed alone names the first; after 2^53−1 comes 0."""
+    assert [seed_of(7, index) for index in (0, 1, 5)] == [7, 8, 12]
+    assert [seed_of(LARGEST_SEED, index) for index in (0, 1, 2)] == [LARGEST_SEED, 0, 1]

@@ -1,4 +1,4 @@
-"""One sample on its way through the loop: its ids, its text, its limits."""
+"""One sequence on its way through the loop: prompt and completion, their text, their limits."""
 
 import copy
 from collections.abc import Sequence
@@ -9,22 +9,21 @@ from numpy.typing import NDArray
 from gpt2cli.config import Overflow
 from gpt2cli.detokenizer import Detokenizer, StopMatcher
 from gpt2cli.errors import Gpt2Error, PromptError
-from gpt2cli.generation.forbidden import ForbiddenIds
-from gpt2cli.generation.requests import Chunk, Finish, FinishReason, PreparedRequest
-from gpt2cli.sampling import Row, TokenLogprob, find_logprobs
+from gpt2cli.generation.interfaces import Chunk, Finish, FinishReason
+from gpt2cli.generation.requests import PreparedRequest
+from gpt2cli.sampling.history import History
+from gpt2cli.sampling.logprobs import TokenLogprob, find_logprobs
 from gpt2cli.tokenizer import Tokenizer
 
 
-class Sample:
-    """One completion of one request, fed with one id after the other."""
+class TokenSequence:
+    """One sample of one request, fed with one id after the other."""
 
     def __init__(
         self, tokenizer: Tokenizer, prepared: PreparedRequest, number: int, limit: int
     ) -> None:
         """Begin sample `number` of a request; `limit` is the model's `n_positions`."""
         request = prepared.request
-        self.slots = prepared.slots
-        self.is_beam = request.search.on
         self._index = request.index
         self._number = number
         self._limit = limit
@@ -37,40 +36,44 @@ class Sample:
         self._drawn = 0
         self._finish: FinishReason | None = None
         self._error: Gpt2Error | None = None
-        self._logprobs: list[TokenLogprob] = []  # of what was drawn, if that is wanted
+        self._top = request.logprobs  # alternatives of each token; None: no logprobs
+        self._logprobs: list[TokenLogprob] = []  # of what was drawn
         self._window = list(prepared.prompt_ids)
-        self.start = len(self._window)  # how many ids of the window are prefilled, all by one call
-        self._check_limits()
-        self._truncated_tokens = self._prompt_tokens - len(self._window)
-        self.prefix = tuple(self._window)  # the ids that the slot begins with, until they slide
         self.slid = False
         self.needs_prefill = True
         self.fed = 0  # how many ids of the window the slot holds
-        self.prefills: list[tuple[int, int]] = []  # the places that one call each has filled
+        self.prefills: list[tuple[int, int]] = []  # the positions that one call each has filled
         # After `prefix`; kept while the slot begins with it, since other samples may share both.
         self.prefix_logits: NDArray[np.float32] | None = None  # [1, V]
-        self.row = Row(
+        self._check_limits()
+        self.prefix = tuple(self._window)  # the ids that the slot begins with, until they slide
+        self.slid = False
+        self._truncated_tokens = self._prompt_tokens - len(self.prefix)
+        self.history = History(
             request.sampling,
             seed=request.seed,
             sample=number,
             prompt_ids=prepared.prompt_ids,
             biases=prepared.biases,
+            bans=prepared.bans,
+            constraint=prepared.constraint,
+            eos_ids=tokenizer.eos_token_ids,
+            ignore_eos=self._config.ignore_eos,
+            min_new_tokens=self._config.min_new_tokens,
         )
-        self._forbidden = ForbiddenIds(tokenizer, prepared)
-        self._forbid()
-        self.wanted_logprobs = request.logprobs  # alternatives of each token; None: no logprobs
+        if self.history.complete:
+            self._finish = FinishReason.STOP
 
-    def fork(self) -> "Sample":
-        """Return a sample that goes on from here by itself."""
-        sample = copy.copy(self)
-        sample._detokenizer = self._detokenizer.fork()
-        sample._stops = self._stops.fork()
-        sample._logprobs = list(self._logprobs)
-        sample._window = list(self._window)
-        sample.prefills = list(self.prefills)
-        sample.row = self.row.fork()
-        sample._forbidden = self._forbidden.fork()
-        return sample
+    def fork(self) -> "TokenSequence":
+        """Return a sequence that goes on from here by itself."""
+        sequence = copy.copy(self)
+        sequence._detokenizer = self._detokenizer.fork()
+        sequence._stops = self._stops.fork()
+        sequence._logprobs = list(self._logprobs)
+        sequence._window = list(self._window)
+        sequence.prefills = list(self.prefills)
+        sequence.history = self.history.fork()
+        return sequence
 
     @property
     def window(self) -> Sequence[int]:
@@ -82,21 +85,26 @@ class Sample:
         """Whether nothing more is to be drawn."""
         return self._finish is not None
 
-    def take(self, token_id: int, logprob: TokenLogprob | None = None) -> str:
-        """Accept the drawn id and return the text that is certain now; `logprob`: if wanted."""
+    def take(self, token_id: int, logits: NDArray[np.float32]) -> str:
+        """Accept an id that was drawn by [V] logits; return the text that is certain now."""
         if token_id in self._eos_ids:
             self._finish = FinishReason.STOP
             return self._flush()
         self._drawn += 1
-        if logprob is not None:
-            self._logprobs.append(logprob)
+        if self._top is not None:
+            self._logprobs += find_logprobs(logits[None], [token_id], [self._top])
         self._window.append(token_id)
         text = self._feed_stops(self._detokenizer.add(token_id))
         if self._stops.matched is not None:
             self._finish = FinishReason.STOP
             return text
         self._check_limits()
-        self._forbid(token_id)
+        try:
+            self.history.append(token_id)
+            if self.history.complete:
+                self._finish = FinishReason.STOP
+        except PromptError as error:
+            self._finish, self._error = FinishReason.ERROR, error
         return text + self._flush() if self.finished else text
 
     def feed(self, count: int) -> None:
@@ -126,21 +134,9 @@ class Sample:
                 completion_tokens=self._drawn,
                 truncated_prompt_tokens=self._truncated_tokens,
                 error=self._error,
-                logprobs=None if self.wanted_logprobs is None else tuple(self._logprobs),
+                logprobs=None if self._top is None else tuple(self._logprobs),
             )
         return Chunk(self._index, self._number, text, finish)
-
-    def _forbid(self, token_id: int | None = None) -> None:
-        """Tell the row what it may not draw after this id; where nothing may follow, end."""
-        try:
-            if token_id is not None:
-                self._forbidden.append(token_id)
-            if self._forbidden.all_said:
-                self._finish = FinishReason.STOP
-            else:
-                self.row.forbidden = self._forbidden.find()
-        except PromptError as error:
-            self._finish, self._error = FinishReason.ERROR, error
 
     def _check_limits(self) -> None:
         if self._drawn >= self._config.max_new_tokens:
@@ -155,7 +151,6 @@ class Sample:
     def _slide(self) -> None:
         """Keep the last half: learned positions cannot be shifted, so it is prefilled anew."""
         self._window = slide(self._window, limit=self._limit, kept=self._kept_tokens)
-        self.start = len(self._window)
         self.slid = True
         self.needs_prefill = True
         self.fed = 0
@@ -180,17 +175,3 @@ def slide(ids: Sequence[int], *, limit: int, kept: int = 0) -> list[int]:
     1 ≤ limit, 0 ≤ kept < limit.
     """
     return [*ids[:kept], *ids[-max(1, (limit - kept) // 2) :]]
-
-
-def find_wanted_logprobs(
-    logits: NDArray[np.float32], samples: Sequence[Sample], ids: Sequence[int]
-) -> Sequence[TokenLogprob | None]:
-    """Return the log-probability of each sample's id, None if not wanted; `logits`: [n, V]."""
-    found: list[TokenLogprob | None] = [None] * len(samples)
-    tops = {i: s.wanted_logprobs for i, s in enumerate(samples) if s.wanted_logprobs is not None}
-    if tops:
-        places = list(tops)
-        wanted = find_logprobs(logits[places], [ids[i] for i in places], list(tops.values()))
-        for place, logprob in zip(places, wanted, strict=True):
-            found[place] = logprob
-    return found

@@ -1,0 +1,226 @@
+"""What sampling knows of a sequence: its options, its ids so far, and what may not follow."""
+
+import copy
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt2cli.config import SamplingConfig
+from gpt2cli.sampling.constraints import Constraint
+from gpt2cli.sampling.random import RandomNumbers
+from gpt2cli.sampling.warpers import find_warping
+
+Ids = NDArray[np.int64]
+LogitsMask = Ids | NDArray[np.bool_]  # some ids, or a mask over all: [V]
+
+
+class Vocabulary:
+    """The bytes that each token adds to the text, in an order that makes them quick to find."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        """`pieces[id]`: empty for a token that adds none."""
+        self.pieces = list(pieces)
+        order = sorted(range(len(self.pieces)), key=self.pieces.__getitem__)
+        self._sorted = [self.pieces[i] for i in order]
+        self._ids = np.array(order, np.int64)  # of the sorted ones
+        self.longest = max(map(len, self.pieces), default=0)
+
+    def beginning_with(self, text: bytes) -> Ids:
+        """Return the ids whose bytes begin with `text`."""
+        first = bisect_left(self._sorted, text)
+        past = bisect_right(self._sorted, text, lo=first, key=lambda piece: piece[: len(text)])
+        return self._ids[first:past]
+
+    def holding(self, text: bytes) -> Ids:
+        """Return the ids whose bytes hold `text` anywhere."""
+        return np.array([i for i, piece in enumerate(self.pieces) if text in piece], np.int64)
+
+
+class BannedTexts:
+    """Texts that are never to appear, whatever the tokens that spell them: it works on bytes.
+
+    A text that stands in the prompt already may stay there; what the completion adds to the
+    prompt's end counts.
+    """
+
+    def __init__(self, texts: Iterable[bytes], vocabulary: Vocabulary) -> None:
+        """Look up what each of `texts`, none of them empty, means for the tokens."""
+        self._pieces = vocabulary.pieces
+        whole: list[Ids] = []
+        after: dict[bytes, list[Ids]] = {}  # a beginning -> ids that complete a text after it
+        longest = 0
+        for text in texts:
+            whole.append(vocabulary.holding(text))
+            longest = max(longest, len(text))
+            for cut in range(max(1, len(text) - vocabulary.longest), len(text)):
+                ids = vocabulary.beginning_with(text[cut:])
+                if len(ids):
+                    after.setdefault(text[:cut], []).append(ids)
+        self._whole = _unite(whole)
+        self._after = {beginning: _unite(ids) for beginning, ids in after.items()}
+        self._lengths = sorted({len(beginning) for beginning in self._after})
+        self._reach = max(1, longest - 1)
+
+    def extend(self, tail: bytes, ids: Iterable[int]) -> bytes:
+        """Return the end of a text after these ids: as much of it as a ban can reach back."""
+        return (tail + b"".join(self._pieces[i] for i in ids))[-self._reach :]
+
+    def find_mask(self, tail: bytes) -> Sequence[Ids]:
+        """Return the ids that would complete a text: just those, in one array or more.
+
+        `tail`: what `extend` returned for the ids so far.
+        """
+        ends = (tail[-length:] for length in self._lengths)
+        found = [self._after[end] for end in ends if end in self._after]
+        return [self._whole, *found] if len(self._whole) else found
+
+
+class NGrams:
+    """The n-grams of a text so far, by what they begin with.
+
+    Hugging Face's NoRepeatNGramLogitsProcessor, in a time that does not grow with the text.
+    """
+
+    def __init__(self, size: int, ids: Iterable[int]) -> None:
+        """Begin with a text of `ids`; `size`: of the n-grams, 1 or more."""
+        self._size = size
+        self._ids: list[int] = []
+        self._followers: dict[tuple[int, ...], list[int]] = {}  # of the first n - 1 ids
+        for token_id in ids:
+            self.append(token_id)
+
+    def fork(self) -> "NGrams":
+        """Return n-grams that go on from here by themselves."""
+        ngrams = copy.copy(self)
+        ngrams._ids = list(self._ids)
+        ngrams._followers = {beginning: list(ids) for beginning, ids in self._followers.items()}
+        return ngrams
+
+    def append(self, token_id: int) -> None:
+        """Take note of the next id."""
+        if len(self._ids) >= self._size - 1:
+            self._followers.setdefault(self._beginning(), []).append(token_id)
+        self._ids.append(token_id)
+
+    def find_mask(self) -> Ids:
+        """Return the ids that would make an n-gram that there was before."""
+        if len(self._ids) < self._size:
+            return np.empty(0, np.int64)
+        return np.array(self._followers.get(self._beginning(), ()), np.int64)
+
+    def _beginning(self) -> tuple[int, ...]:
+        """Return the last n - 1 ids."""
+        return tuple(self._ids[len(self._ids) - self._size + 1 :])
+
+
+class History:
+    """One sequence as the sampler sees it. The sampler changes nothing in it; `append` does."""
+
+    def __init__(
+        self,
+        config: SamplingConfig,
+        *,
+        seed: int,
+        sample: int = 0,
+        prompt_ids: Sequence[int] = (),
+        biases: Sequence[tuple[int, float]] = (),
+        bans: BannedTexts | None = None,
+        constraint: Constraint | None = None,
+        eos_ids: Iterable[int] = (),
+        ignore_eos: bool = False,
+        min_new_tokens: int = 0,
+    ) -> None:
+        """`biases`: what `config.logit_bias` comes to: different ids, each with its own.
+
+        `eos_ids`: masked before `min_new_tokens`, and with a constraint until that is met, or
+        always if they are ignored.
+        """
+        self.config = config
+        self.warping = find_warping(config)  # here once, and not at each step
+        self.biases = _as_arrays(biases) if biases else None
+        self._random = RandomNumbers(seed, sample)
+        self._drawn = 0
+        self._seen = dict.fromkeys(prompt_ids)  # an ordered set
+        self._counts: dict[int, int] = {}
+        size = config.no_repeat_ngram
+        self._ngrams = NGrams(size, prompt_ids) if size else None
+        self._bans = bans
+        self._tail = b"" if bans is None else bans.extend(b"", prompt_ids)
+        self._constraint = None if constraint is None else constraint.fork()
+        self._eos_ids = np.array(sorted(eos_ids), np.int64)
+        self._ignore_eos = ignore_eos
+        self._min_new_tokens = min_new_tokens
+
+    def fork(self) -> "History":
+        """Return a history that goes on from here by itself."""
+        history = copy.copy(self)
+        history._seen = dict(self._seen)
+        history._counts = dict(self._counts)
+        history._ngrams = self._ngrams and self._ngrams.fork()
+        history._constraint = self._constraint and self._constraint.fork()
+        return history
+
+    @property
+    def seen(self) -> Sequence[int]:
+        """The different ids of prompt and completion."""
+        return tuple(self._seen)
+
+    @property
+    def counts(self) -> Mapping[int, int]:
+        """How often each id is in the completion; ids that are not are left out."""
+        return self._counts
+
+    @property
+    def complete(self) -> bool:
+        """Whether a constraint is met so that nothing may follow."""
+        return self._constraint is not None and self._constraint.complete
+
+    def uniform(self) -> float:
+        """Return the next step's random number."""
+        return self._random.uniform(self._drawn)
+
+    def append(self, token_id: int) -> None:
+        """Take note of a drawn id.
+
+        Raises:
+            PromptError: if a constraint cannot be followed any further.
+        """
+        self._seen[token_id] = None
+        self._counts[token_id] = self._counts.get(token_id, 0) + 1
+        self._drawn += 1
+        if self._ngrams is not None:
+            self._ngrams.append(token_id)
+        if self._bans is not None:
+            self._tail = self._bans.extend(self._tail, [token_id])
+        if self._constraint is not None:
+            self._constraint.append(token_id)
+
+    def find_masks(self) -> Sequence[LogitsMask]:
+        """Return what may not be drawn next; nothing where everything may.
+
+        Raises:
+            PromptError: if a constraint cannot be followed any further.
+        """
+        masks: list[LogitsMask] = []
+        if self._ngrams is not None:
+            masks.append(self._ngrams.find_mask())
+        if self._bans is not None:
+            masks += self._bans.find_mask(self._tail)
+        if self._constraint is not None:
+            mask = self._constraint.find_mask()  # [V]
+            mask[self._eos_ids] = self._ignore_eos or not self._constraint.satisfied
+            masks.append(mask)
+        if self._drawn < self._min_new_tokens:
+            masks.append(self._eos_ids)
+        return masks
+
+
+def _unite(some: Iterable[Ids]) -> Ids:
+    return np.unique(np.concatenate([np.empty(0, np.int64), *some]))
+
+
+def _as_arrays(biases: Sequence[tuple[int, float]]) -> tuple[Ids, NDArray[np.float32]]:
+    ids, values = zip(*biases, strict=True)
+    return np.array(ids, np.int64), np.array(values, np.float32)

@@ -1,0 +1,38 @@
+"""Seeds, and the random numbers that they stand for."""
+
+import secrets
+from typing import Final
+
+import numpy as np
+
+from gpt2cli.config import LARGEST_SEED
+
+_RANDOM_SEEDS: Final = 2**32  # enough, and short enough to type again
+_MANTISSA_BITS: Final = 53
+
+
+def draw_seed() -> int:
+    """Return a random seed."""
+    return secrets.randbelow(_RANDOM_SEEDS)
+
+
+def seed_of(run_seed: int, index: int) -> int:
+    """Return the effective seed of the request at `index` that names none itself."""
+    return (run_seed + index) % (LARGEST_SEED + 1)
+
+
+class RandomNumbers:
+    """Uniform numbers keyed by (seed, sample) and counted by step, so that nothing else moves them.
+
+    Raw words of Philox4x64-10 (Salmon et al. 2011, doi:10.1145/2063384.2063405): numpy promises
+    to keep them, unlike its distribution methods.
+    """
+
+    def __init__(self, seed: int, sample: int) -> None:
+        """`seed`: 0 … 2^53−1; `sample`: its number among those of its request."""
+        self._key = np.array([seed, sample], np.uint64)
+
+    def uniform(self, step: int) -> float:
+        """Return the number of this step, in [0, 1) in steps of 2^-53."""
+        word = int(np.random.Philox(key=self._key, counter=step).random_raw())
+        return float((word >> (64 - _MANTISSA_BITS)) * 2.0**-_MANTISSA_BITS)
