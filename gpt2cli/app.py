@@ -14,12 +14,12 @@ from gpt2cli.batch.command import batch
 from gpt2cli.commands.bench import bench
 from gpt2cli.commands.chat import chat
 from gpt2cli.commands.config import config
-from gpt2cli.commands.doctor import doctor
 from gpt2cli.commands.export import export
 from gpt2cli.commands.help_page import Command
 from gpt2cli.commands.models import models
 from gpt2cli.commands.score import score
 from gpt2cli.commands.tokens import tokens
+from gpt2cli.doctor.command import doctor
 from gpt2cli.errors import Gpt2Error, UsageError
 from gpt2cli.generate.command import generate
 from gpt2cli.options import spell_flag

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from gpt2cli.config import AUTO, ModelConfig
-from gpt2cli.device_choice import DeviceChoice, find_device
-from gpt2cli.engine import Device, Engine, choose_slots, count_cores
-from gpt2cli.engine.captured import captured
+from gpt2cli.engine.cache import choose_slots
+from gpt2cli.engine.devices import Device, DeviceChoice, find_device
+from gpt2cli.engine.engine import Engine
+from gpt2cli.engine.failures import captured
+from gpt2cli.engine.session import try_cuda
 from gpt2cli.errors import DeviceError, DeviceFullError, ModelError, UsageError
+from gpt2cli.machine import count_cores
 from gpt2cli.model_folder import ModelFolder
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.store import Listener, StoredModel, find_model
@@ -81,7 +84,7 @@ def load_model(
         engine = open_fitting(open_with, slots, fewest=min_slots, listener=listener)
         return stored, engine, tokenizer
 
-    choice = find_device(config.device)
+    choice = find_device(config.device, attempt=try_cuda)
     stored, engine, tokenizer = open_engine(
         open_on, choice, may_fall_back=config.device == AUTO, listener=listener
     )
@@ -113,7 +116,7 @@ def choose_precision(asked: str, device: Device) -> str:
 
 def find_usual_precision() -> str:
     """Return what is exported where neither precision nor device is named."""
-    return choose_precision(AUTO, find_device(AUTO).device)
+    return choose_precision(AUTO, find_device(AUTO, attempt=try_cuda).device)
 
 
 def open_engine(
@@ -138,7 +141,7 @@ def open_engine(
             if not may_fall_back or choice.device.kind == "cpu":
                 raise
             reason = error.fault
-    listener.note(f"running on the CPU, because of {reason}")
+    listener.note(f"running on the CPU, not on CUDA: {reason}")
     return open_on(Device("cpu"))
 
 

@@ -134,7 +134,6 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "rich",
         "typer",
     ),
-    "gpt2cli.device_choice": (*_TENSORS, "tokenizers", "gpt2cli.generation", "rich", "typer"),
     "gpt2cli.doctor": (
         *_TENSORS,
         "tokenizers",
@@ -143,7 +142,6 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "gpt2cli.sampling",
         "gpt2cli.tokenizer",
         "rich",
-        "typer",
     ),
     "gpt2cli.machine": (*_TENSORS, "gpt2cli"),
     "gpt2cli.bench": (
@@ -171,13 +169,14 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
 
 # The commands, each with its view: a module, or a folder whose `command.py` declares the options.
 # While `gpt2 --help` is made only that is imported; it imports what runs when it is called.
-_ROOMS: Final = ("gpt2cli.batch", "gpt2cli.commands", "gpt2cli.generate")
+_ROOMS: Final = ("gpt2cli.batch", "gpt2cli.commands", "gpt2cli.doctor", "gpt2cli.generate")
 
 # Module -> the only ones that may import it, each with all that lies in it.
 _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "export": ("export", "gpt2cli.store"),
     "gpt2cli.batch": ("gpt2cli.batch", "gpt2cli.app"),
     "gpt2cli.commands": ("gpt2cli.commands", "gpt2cli.app"),
+    "gpt2cli.doctor": ("gpt2cli.doctor", "gpt2cli.app"),
     "gpt2cli.generate": ("gpt2cli.generate", "gpt2cli.app"),
     "gpt2cli.terminal": (*_ROOMS, "gpt2cli.app", "gpt2cli.__main__", "gpt2cli.terminal"),
     "gpt2cli.app": ("gpt2cli.__main__",),

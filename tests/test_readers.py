@@ -35,10 +35,8 @@ _WHOLE: Final = ("read_text", "read_bytes", "from_file")
 _OTHERS: Final = {
     "export/tokenizer.py": ["from_file"],  # after our own reading
     "gpt2cli/commands/text.py": ["read_bytes"],  # the prompt: of any size, and from pipes
-    "gpt2cli/engine/devices.py": ["read_text"],  # /sys
     "gpt2cli/engine/huge_pages.py": ["read_text"],  # /proc
-    "gpt2cli/engine/slots.py": ["read_text", "read_text"],  # /proc, /sys
-    "gpt2cli/machine.py": ["read_text", "read_text"],  # /proc
+    "gpt2cli/machine.py": ["read_text"] * 4,  # /proc, /sys
     "gpt2cli/sampling/constraints.py": ["json.loads", "json.loads"],  # a schema that was read, …
     "gpt2cli/store/store.py": ["read_bytes"],  # the starter's own files
     "gpt2cli/terminal/editor.py": ["read_text"],  # what the editor has just written

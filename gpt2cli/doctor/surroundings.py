@@ -1,4 +1,4 @@
-"""What lies around the program: packages, places and their sizes, cached models, the hub."""
+"""What lies around the program: folders and their sizes, cached models, the hub."""
 
 import os
 import shutil
@@ -6,21 +6,50 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpt2cli.doctor.facts import CheckedModel, HubAnswer, Place
-from gpt2cli.store import CachedModel, find_fault, list_cached, summarise_folder
+from gpt2cli.store import find_fault, list_cached, summarise_folder
 from gpt2cli.store.answers import answer_within
 from gpt2cli.store.places import cache_folder, spare_models_folder, state_folder
 
-PACKAGES: Final = (
-    *("gpt2", "onnxruntime", "onnxruntime-gpu", "onnx", "numpy", "tokenizers"),
-    *("huggingface-hub", "llguidance"),
-)
 _HUB: Final = "https://huggingface.co"
 _ASK_SECONDS: Final = 4.0
 _SERVER_FAULTS: Final = 500  # HTTP statuses from here on
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of ours, or of huggingface_hub's."""
+
+    name: str
+    path: str
+    size: int  # bytes
+    free: int  # bytes
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HubAnswer:
+    """Whether the hub can be reached; None: it was not asked."""
+
+    endpoint: str
+    reached: bool | None
+    seconds: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedModel:
+    """A model in the cache, or a folder of the user's own, and what is wrong with it."""
+
+    name: str
+    precision: str
+    path: str
+    size: int  # bytes
+    fault: str | None
+    cached: bool = True
 
 
 def list_places() -> dict[str, Path]:
@@ -59,16 +88,11 @@ def check_models(*, verify: bool, folders: Sequence[Path] = ()) -> Iterator[Chec
 
     `verify` reads them whole.
     """
-    for model in list_cached():
-        yield _check(model, cached=True, verify=verify)
-    for folder in folders:
-        yield _check(summarise_folder(folder), cached=False, verify=verify)
-
-
-def _check(model: CachedModel, *, cached: bool, verify: bool) -> CheckedModel:
-    fault = find_fault(model) if verify else model.fault
-    path = str(model.path)
-    return CheckedModel(model.name, model.precision, path, model.size, fault, cached=cached)
+    cached = list_cached()
+    for number, model in enumerate([*cached, *map(summarise_folder, folders)]):
+        fault = find_fault(model) if verify else model.fault
+        facts = (model.name, model.precision, str(model.path), model.size, fault)
+        yield CheckedModel(*facts, cached=number < len(cached))
 
 
 def ask_hub(*, offline: bool, ask: Callable[[str], None] | None = None) -> HubAnswer:

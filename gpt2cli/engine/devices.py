@@ -1,17 +1,15 @@
-"""Which device runs the model, and how many cores may help."""
+"""Which device runs the model: what was asked, and what the NVIDIA driver says."""
 
 import ctypes
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal
 
+from gpt2cli.config import AUTO
 from gpt2cli.errors import DeviceError, UsageError
 
-AUTO: Final = "auto"
 CUDA_PIP: Final = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 _DRIVER_ERRORS: Final[Mapping[int, str]] = {  # CUresult, in cuda.h
     2: "out of memory (error 2)",
@@ -51,11 +49,66 @@ class Driver:
     reason: str | None = None
 
 
-def require_device(asked: str, *, ask: Callable[[], Driver] | None = None) -> Device:
-    """Return the device for `cpu`, `cuda` or `cuda:N`.
+@dataclass(frozen=True, slots=True)
+class DeviceChoice:
+    """Where the model is to run. `reason`: why `auto` does not take CUDA.
 
-    It asks the NVIDIA driver, not ONNX Runtime: a provider that fails to load costs time and
-    prints. That the driver has a device says not yet that it can run anything: see `try_cuda`.
+    `failed`: a device is there, which the user would rather have seen used.
+    """
+
+    device: Device
+    reason: str | None = None
+    failed: bool = False
+
+
+def ask_driver() -> Driver:
+    """Ask the driver library for its devices; if there are none, say why.
+
+    The driver and not ONNX Runtime: a provider that fails to load costs time and prints.
+    """
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        library = ctypes.CDLL(name)
+    except OSError as error:
+        # glibc's words, or Windows' number, for a library that is not there.
+        absent = "cannot open shared object file" in str(error)
+        if absent or getattr(error, "winerror", 0) == 126:
+            return Driver(reason=f"no NVIDIA driver ({name}) was found")
+        return Driver(reason=f"the NVIDIA driver {name} cannot be loaded ({error})")
+    try:
+        return _ask_library(library)
+    except AttributeError as error:  # a stub, or something else by that name
+        return Driver(reason=f"{name} is no NVIDIA driver ({error})")
+
+
+def find_device(
+    asked: str, *, attempt: Callable[[Device], None], ask: Callable[[], Driver] = ask_driver
+) -> DeviceChoice:
+    """Return where a model runs for `auto`, `cpu`, `cuda` or `cuda:N`.
+
+    That the driver has a device does not say yet that it can run anything: `attempt` tries.
+
+    Raises:
+        UsageError: if `asked` is none of these.
+        DeviceError: if CUDA was asked for and cannot be used; with the reason.
+    """
+    if asked != AUTO:
+        device = require_device(asked, ask=ask)
+        if device.kind == "cuda":
+            attempt(device)
+        return DeviceChoice(device)
+    driver = ask()
+    if not driver.devices:
+        return DeviceChoice(Device("cpu"), driver.reason)
+    try:
+        attempt(Device("cuda"))
+    except DeviceError as error:
+        return DeviceChoice(Device("cpu"), error.fault, failed=True)
+    return DeviceChoice(Device("cuda"))
+
+
+def require_device(asked: str, *, ask: Callable[[], Driver] = ask_driver) -> Device:
+    """Return the device for `cpu`, `cuda` or `cuda:N`, if the driver has it.
 
     Raises:
         UsageError: if `asked` is none of these.
@@ -66,34 +119,13 @@ def require_device(asked: str, *, ask: Callable[[], Driver] | None = None) -> De
         raise UsageError(option="device", expected="auto, cpu, cuda or cuda:N", found=repr(asked))
     if asked == "cpu":
         return Device("cpu")
-    index = int(match[1] or 0)
-    driver = (ask or ask_driver)()
+    index, driver = int(match[1] or 0), ask()
     if index >= driver.devices:
         known = "is 1 CUDA device" if driver.devices == 1 else f"are {driver.devices} CUDA devices"
         reason = driver.reason or f"there {known}, counted from 0"
         mended = "" if driver.devices else f", or install an NVIDIA driver and: {CUDA_PIP}"
         raise DeviceError(reason, f"use {{device}} cpu{mended}", option="device", value=asked)
     return Device("cuda", index)
-
-
-def ask_driver() -> Driver:
-    """Ask the driver library for its devices; if there are none, say why."""
-    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-    try:
-        library = ctypes.CDLL(name)
-    except OSError as error:
-        if _is_absent(error):
-            return Driver(reason=f"no NVIDIA driver ({name}) was found")
-        return Driver(reason=f"the NVIDIA driver {name} cannot be loaded ({error})")
-    try:
-        return _ask_library(library)
-    except AttributeError as error:  # a stub, or something else by that name
-        return Driver(reason=f"{name} is no NVIDIA driver ({error})")
-
-
-def _is_absent(error: OSError) -> bool:
-    """Tell a library that is not there (glibc's words, Windows' number) from one that is broken."""
-    return "cannot open shared object file" in str(error) or getattr(error, "winerror", None) == 126
 
 
 def _ask_library(library: Any) -> Driver:
@@ -105,21 +137,3 @@ def _ask_library(library: Any) -> Driver:
         meaning = _DRIVER_ERRORS.get(code, f"error {code}")
         return Driver(0, told, f"the NVIDIA driver answers: {meaning}")
     return Driver(count.value, told, None if count.value else "the NVIDIA driver knows no device")
-
-
-def count_cores() -> int:
-    """Return how many cores this process may use: its affinity, and its cgroup's limit."""
-    allowed = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):  # Linux only
-        allowed = len(os.sched_getaffinity(0))
-    quota = _read_cgroup_cores(Path("/sys/fs/cgroup/cpu.max"))
-    return max(1, min(allowed, quota or allowed))
-
-
-def _read_cgroup_cores(path: Path) -> int | None:
-    """Return the whole cores that a cgroup v2 `cpu.max` grants; None if it sets no limit."""
-    try:
-        quota, period = path.read_text().split()
-        return -(-int(quota) // int(period))
-    except (OSError, ValueError):  # no cgroup v2, or "max"
-        return None

@@ -5,27 +5,20 @@ Active slots are always 0 … n−1. A slot's length is the number of tokens in 
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
-from gpt2cli.engine.cache import DeviceCache, HostCache, KVCache
-from gpt2cli.engine.devices import Device, count_cores
+from gpt2cli.engine.cache import DeviceCache, HostCache
+from gpt2cli.engine.devices import Device
 from gpt2cli.engine.failures import MAKING_ROOM, failures_told
 from gpt2cli.engine.huge_pages import HugePages
 from gpt2cli.engine.session import RUNTIME_VERSION, cache_dtype, open_session
-from gpt2cli.errors import DeviceError, DeviceFullError
-from gpt2cli.model_folder import ModelFolder, ModelShape
+from gpt2cli.machine import count_cores
+from gpt2cli.model_folder import ModelFolder
 
 Logits = NDArray[np.float32]
-
-# An arena keeps what it took. Prompts that grow find no free piece large enough, so each takes
-# more, up to all the memory there is; giving it back each time would cost as many allocations.
-_PREFILLS_BETWEEN: Final = 8
-# A key of onnxruntime_run_options_config_keys.h.
-_SHRINK_ARENA: Final = "memory.enable_memory_arena_shrinkage"
 
 
 class Engine:
@@ -38,7 +31,7 @@ class Engine:
         *,
         max_slots: int = 8,
         threads: int | None = None,
-        cache: KVCache | None = None,
+        cache: HostCache | DeviceCache | None = None,
     ) -> None:
         """Load the graph; `cache` stands in for the device's own kind of cache in tests.
 
@@ -54,13 +47,15 @@ class Engine:
         self.threads = threads or count_cores()
         self._huge_pages = HugePages() if device.kind == "cpu" else None  # before there are weights
         self._session = open_session(folder, device, self.threads)
-        self._cache = cache or _make_cache(
-            folder.shape, device, max_slots, cache_dtype(self._session)
-        )
+        element = cache_dtype(self._session)
+        if cache is not None:
+            self._cache = cache
+        elif device.kind == "cpu":
+            self._cache = HostCache(folder.shape, element=element)
+        else:
+            self._cache = DeviceCache(folder.shape, device, rows=max_slots, element=element)
         self._lengths: list[int] = []
         self._step: _Step | None = None
-        self._prefills = 0
-        self._shrinks = device.kind != "cpu"
 
     @property
     def most_slots(self) -> int:
@@ -75,21 +70,20 @@ class Engine:
     def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
         """Append ids to a slot and return the logits after those at `positions`: [K, V] float32.
 
-        `slot` is an active slot or the next free one; `positions` are places in `ids`, 0-based.
-        The row is computed by itself, so that no neighbour can change its bits.
+        `slot` is an active slot or the next free one; `positions` are indices of `ids`. The row is
+        computed by itself, so that no neighbour can change its bits.
         """
         if slot == len(self._lengths):
             assert slot < self.most_slots
             self._lengths.append(0)
         start = self._lengths[slot]
         self._reserve(start + len(ids))
-        step = self._bind(slot, 1, len(positions))
         input_ids = np.array([ids], np.int64)  # [1, S]
         position_ids = np.arange(start, start + len(ids), dtype=np.int64)[None]
         asked = np.array([positions], np.int64)
-        logits = self._prefill(step, input_ids, position_ids, asked)  # [1, K, V]
+        logits = self._bind(slot, 1, len(positions)).run(input_ids, position_ids, asked)
         self._lengths[slot] = start + len(ids)
-        return logits.reshape(logits.shape[1:])
+        return logits[0]
 
     def decode(self, ids: Sequence[int]) -> Logits:
         """Append one id to every active slot and return the logits after each: [n, V] float32.
@@ -130,27 +124,13 @@ class Engine:
             self.fork(last, slot)
         self._lengths.pop()
 
-    def _bind(self, first_row: int, rows: int, asked: int) -> "_Step":
-        axes = (rows, asked, self.shape.vocab_size)
-        return _Step(self._session, self._cache, self.device, first_row, axes)
-
-    def _prefill(self, step: "_Step", *inputs: NDArray[np.int64]) -> Logits:
-        """Run a step; at some of them a device's arena frees afterwards what it does not use."""
-        self._prefills += 1
-        if self._shrinks and self._prefills % _PREFILLS_BETWEEN == 0:
-            options = onnxruntime.RunOptions()
-            options.add_run_config_entry(_SHRINK_ARENA, f"gpu:{self.device.index}")
-            try:
-                return step.run(*inputs, options=options)
-            except DeviceFullError:  # of the step
-                raise
-            except DeviceError:  # perhaps of the option itself, which is no reason to fail
-                self._shrinks = False
-        return step.run(*inputs)
-
     def _reserve(self, length: int) -> None:
         with failures_told(self.device, MAKING_ROOM):
             self._cache.reserve(len(self._lengths), max(length, *self._lengths))
+
+    def _bind(self, first_row: int, rows: int, asked: int) -> "_Step":
+        axes = (rows, asked, self.shape.vocab_size)
+        return _Step(self._session, self._cache, self.device, first_row, axes)
 
 
 class _Step:
@@ -159,7 +139,7 @@ class _Step:
     def __init__(
         self,
         session: Any,
-        cache: KVCache,
+        cache: HostCache | DeviceCache,
         device: Device,
         first_row: int,
         axes: tuple[int, int, int],
@@ -171,9 +151,7 @@ class _Step:
         self._binding = session.io_binding()
         cache.bind(self._binding, first_row, self._rows)
         self._logits: Logits = np.empty(axes, np.float32)  # [B, K, V], on the host
-        self._binding.bind_output(
-            "logits", "cpu", 0, np.float32, self._logits.shape, self._logits.ctypes.data
-        )
+        self._binding.bind_output("logits", "cpu", 0, np.float32, axes, self._logits.ctypes.data)
 
     def serves(self, rows: int, cache_version: int) -> bool:
         """Tell whether the bound addresses and shapes still hold."""
@@ -184,8 +162,6 @@ class _Step:
         input_ids: NDArray[np.int64],
         position_ids: NDArray[np.int64],
         logit_positions: NDArray[np.int64],
-        *,
-        options: Any = None,
     ) -> Logits:
         """Run the graph on [B, S] ids and return [B, K, V], valid until the next run.
 
@@ -199,13 +175,5 @@ class _Step:
             self._binding.bind_cpu_input("input_ids", input_ids)
             self._binding.bind_cpu_input("position_ids", position_ids)
             self._binding.bind_cpu_input("logit_positions", logit_positions)
-            self._session.run_with_iobinding(self._binding, options)
+            self._session.run_with_iobinding(self._binding)
         return self._logits
-
-
-def _make_cache(
-    shape: ModelShape, device: Device, max_slots: int, element: np.dtype[Any]
-) -> KVCache:
-    if device.kind == "cpu":
-        return HostCache(shape, element=element)
-    return DeviceCache(shape, device, rows=max_slots, element=element)

@@ -1,15 +1,28 @@
-"""What ONNX Runtime's exceptions mean: known failures in one line, and whether memory is full."""
+"""What ONNX Runtime prints and raises: kept off the user's streams, and told in one line."""
 
+import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from typing import Final
 
-from gpt2cli.engine.cuda_libraries import find_cuda_version
-from gpt2cli.engine.devices import Device
+import onnxruntime
+
+from gpt2cli.engine.devices import CUDA_PIP, Device
 from gpt2cli.errors import DeviceError, DeviceFullError, Gpt2Error
+from gpt2cli.machine import ONE_RUNTIME_PIP, RUNTIMES, find_versions
 
 MAKING_ROOM: Final = ", making room for the KV cache"
+
+_STREAMS: Final = (1, 2)
+
+# What preload_dlls() prints, and what a provider's loading logs (onnxruntime-gpu 1.31.1).
+_NOT_PRELOADED: Final = re.compile(r"^Failed to load (?P<name>\S+): (?P<reason>.+)$", re.MULTILINE)
+_NOT_LOADED: Final = re.compile(r"Failed to load library .* with error: (?P<reason>.+)$", re.M)
+_ABSENT: Final = "No such file"  # a library is not there, as against broken
 
 _CUDA_FAILURE: Final = re.compile(r"(?:CUDA|CUBLAS|CUDNN) failure \d+: [^;\n]+")
 _CODES: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
@@ -19,18 +32,76 @@ _FULL: Final = re.compile(
 _OUTDATED: Final = ("failure 35:", "failure 36:")  # driver older than runtime, or than a call
 
 
+@dataclass(slots=True)
+class Captured:
+    """What was printed; complete once the block is over."""
+
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLibrary:
+    """A library that CUDA's provider needs and that cannot be loaded."""
+
+    name: str
+    reason: str
+
+
 @contextmanager
-def failures_told(device: Device, doing: str = "", *, by_rows: bool = True) -> Iterator[None]:
+def captured() -> Iterator[Captured]:
+    """Catch what is written to file descriptors 1 and 2, by whatever language, in the block.
+
+    It holds for the whole process: nothing else should be writing meanwhile.
+    """
+    found = Captured()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()  # what waits in a buffer is the user's
+    with tempfile.TemporaryFile() as file:
+        kept = [(number, _duplicate(number)) for number in _STREAMS]
+        with open(file.fileno(), "w", encoding="utf-8", closefd=False) as printed:
+            try:
+                for number in _STREAMS:
+                    os.dup2(file.fileno(), number)
+                # Not stderr too: it has no buffer to wait in, and a progress line's thread has it.
+                with redirect_stdout(printed):
+                    yield found
+            finally:
+                for number, saved in kept:
+                    _restore(number, saved)
+        file.seek(0)
+        found.text = file.read().decode("utf-8", "replace")
+
+
+def list_providers() -> tuple[str, ...]:
+    """Return what ONNX Runtime was built with, which may not run here."""
+    return tuple(onnxruntime.get_available_providers())
+
+
+def find_cuda_version() -> str | None:
+    """Return the version of CUDA that this ONNX Runtime was built for."""
+    return getattr(onnxruntime, "cuda_version", None) or None
+
+
+def preload_libraries() -> list[MissingLibrary]:
+    """Load the CUDA libraries that pip installed; return those that are found nowhere."""
+    with captured() as printed:
+        onnxruntime.preload_dlls()
+    return [MissingLibrary(m["name"], m["reason"]) for m in _NOT_PRELOADED.finditer(printed.text)]
+
+
+@contextmanager
+def failures_told(device: Device, doing: str = "") -> Iterator[None]:
     """Turn ONNX Runtime's exceptions, which share no public base, into the known failure.
 
-    `doing` is what it is at; `by_rows`: fewer rows would take less memory.
+    `doing` is what it is at; where memory is full, fewer rows would take less.
     """
     try:
         yield
     except (Gpt2Error, AssertionError):  # the second: a fault of ours
         raise
     except Exception as error:
-        raise explain_failure(error, device, doing, by_rows=by_rows) from error
+        raise explain_failure(error, device, doing) from error
 
 
 def explain_failure(
@@ -40,7 +111,6 @@ def explain_failure(
 
     `by_rows`: fewer rows would take less memory.
     """
-    reason = find_reason(error)
     if is_out_of_memory(error):
         advice = "take a smaller model, or a lower {precision}"
         if by_rows:
@@ -49,7 +119,7 @@ def explain_failure(
         full = DeviceFullError if by_rows else DeviceError
         told = f"its memory is full{doing}"
         return full(told, advice + elsewhere, option="device", value=device)
-    advice = ""
+    reason, advice = find_reason(error), ""
     if any(code in reason for code in _OUTDATED):
         advice = f"update the driver: this ONNX Runtime needs CUDA {find_cuda_version()}"
     return refuse(device, f"{reason}{doing}", advice)
@@ -70,8 +140,52 @@ def find_reason(error: BaseException) -> str:
     return _CODES.sub("", lines[0]).rstrip(". ") if lines else type(error).__name__
 
 
+def refuse_no_provider(device: Device) -> DeviceError:
+    """Return the failure where this ONNX Runtime was built without CUDA."""
+    runtimes = find_versions(RUNTIMES)
+    if len(runtimes) > 1:
+        both = " and ".join(f"{name} {version}" for name, version in runtimes.items())
+        return refuse(device, f"{both} are both installed, which breaks CUDA", ONE_RUNTIME_PIP)
+    name = next(iter(runtimes), "onnxruntime")
+    return refuse(device, f"this build of ONNX Runtime ({name}) has no CUDA", ONE_RUNTIME_PIP)
+
+
+def refuse_unloaded(device: Device, missing: Sequence[MissingLibrary], logged: str) -> DeviceError:
+    """Return the failure where CUDA's provider could not be loaded; `logged` says why."""
+    if missing:
+        names = [library.name.replace("\\", "/").rpartition("/")[2] for library in missing]
+        told = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+        broken = (library for library in missing if _ABSENT not in library.reason)
+        reason = next(broken, missing[0]).reason
+        return refuse(device, f"{told} cannot be loaded ({reason})", CUDA_PIP)
+    found = _NOT_LOADED.search(logged)
+    if found is None:
+        return refuse(device, "ONNX Runtime ran it on the CPU without saying why", CUDA_PIP)
+    reason = found["reason"].strip()
+    if "libcuda.so" in reason or "undefined symbol: cu" in reason:
+        told = f"the NVIDIA driver is none, or too old ({reason})"
+        return refuse(device, told, "install an NVIDIA driver")
+    return refuse(device, f"the CUDA provider cannot be loaded ({reason})", CUDA_PIP)
+
+
 def refuse(device: Device, reason: str, advice: str) -> DeviceError:
     """Return the failure of a device, with what mends it: the CPU if it is another, or `advice`."""
     elsewhere = "`gpt2 doctor` may tell more" if device.kind == "cpu" else "use {device} cpu"
     mended = f", or: {advice}" if advice else ""
     return DeviceError(reason, elsewhere + mended, option="device", value=device)
+
+
+def _duplicate(number: int) -> int | None:
+    """Return a copy of a file descriptor; None if it is closed."""
+    try:
+        return os.dup(number)
+    except OSError:
+        return None
+
+
+def _restore(number: int, saved: int | None) -> None:
+    if saved is None:
+        os.close(number)
+        return
+    os.dup2(saved, number)
+    os.close(saved)

@@ -7,10 +7,19 @@ from typing import Any, Final
 import numpy as np
 import onnxruntime
 
-from gpt2cli.engine.captured import Captured, captured
-from gpt2cli.engine.cuda_libraries import explain_unloaded, preload_libraries
 from gpt2cli.engine.devices import Device
-from gpt2cli.engine.failures import explain_failure, find_reason, is_out_of_memory, refuse
+from gpt2cli.engine.failures import (
+    Captured,
+    captured,
+    explain_failure,
+    failures_told,
+    find_reason,
+    is_out_of_memory,
+    list_providers,
+    preload_libraries,
+    refuse_no_provider,
+    refuse_unloaded,
+)
 from gpt2cli.errors import Gpt2Error, ModelError
 from gpt2cli.model_folder import ModelFolder
 
@@ -30,11 +39,9 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
         ModelError: if the graph cannot be loaded.
         DeviceError: if `device` cannot run it.
     """
-    options = make_options(threads)
-    options.inter_op_num_threads = 1
-    graph = find_graph(folder, device)
+    graph = folder.cpu_graph_file if device.kind == "cpu" else folder.graph_file
     try:
-        return open_on(graph, device, options)
+        return _open_on(str(graph), device, threads)
     except Gpt2Error:
         raise
     except Exception as error:  # ONNX Runtime's exceptions share no public base
@@ -47,42 +54,53 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
         raise ModelError(f"{folder.path} cannot be loaded: {reason}; export again") from error
 
 
-def open_on(model: str | bytes, device: Device, options: Any = None) -> Any:
-    """Return a session on a device, with nothing printed; else ONNX Runtime's own exception.
+def open_small(graph: str, device: Device) -> Any:
+    """Return a session for a graph in ONNX's textual syntax; else ONNX Runtime's own exception.
 
     Raises:
         DeviceError: if ONNX Runtime opened it on the CPU instead.
     """
-    missing = preload_libraries() if device.kind == "cuda" else []
-    # Not with session.disable_cpu_ep_fallback, which would tell a missing library at once: it also
-    # refuses the few shape nodes that ONNX Runtime itself keeps on the CPU (its issue 17930).
-    # Its fallback prints on stdout and loads everything a second time, on the CPU.
-    with captured() if device.kind == "cuda" else nullcontext(Captured()) as printed:
-        session = onnxruntime.InferenceSession(
-            model, options or make_options(), providers=[_provider(device)], enable_fallback=0
-        )
-    if device.provider not in session.get_providers():
-        raise refuse(device, *explain_unloaded(missing, printed.text))
-    return session
+    from onnx import parser  # takes 0.3 s, and only devices need such graphs
+
+    model = parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> {graph}')
+    return _open_on(model.SerializeToString(), device, threads=1)
 
 
-def make_options(threads: int = 1) -> Any:
-    """Return options of a session: so many threads, since more warn where cores are forbidden."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = _FATAL_ONLY
-    return options
+def try_cuda(device: Device) -> None:
+    """Run a tiny graph on a CUDA device.
 
-
-def find_graph(folder: ModelFolder, device: Device) -> str:
-    """Return the path of the graph that a device runs."""
-    return str(folder.cpu_graph_file if device.kind == "cpu" else folder.graph_file)
+    Raises:
+        DeviceError: if it cannot be done, with the reason and what mends it.
+    """
+    if device.provider not in list_providers():
+        raise refuse_no_provider(device)
+    with failures_told(device), captured():
+        square = open_small("square (float[2,2] x) => (float[2,2] y) { y = MatMul(x, x) }", device)
+        square.run(None, {"x": np.eye(2, dtype=np.float32)})
 
 
 def cache_dtype(session: Any) -> np.dtype[Any]:
     """Return the dtype in which the graph takes and gives keys and values."""
     [name] = [value.type for value in session.get_inputs() if value.name == _CACHE_INPUT]
     return _DTYPES[name]
+
+
+def _open_on(model: str | bytes, device: Device, threads: int) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads  # its own choice warns where cores are forbidden
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _FATAL_ONLY
+    missing = preload_libraries() if device.kind == "cuda" else []
+    # Not with session.disable_cpu_ep_fallback, which would tell a missing library at once: it also
+    # refuses the few shape nodes that ONNX Runtime itself keeps on the CPU (its issue 17930).
+    # Its fallback prints on stdout and loads everything a second time, on the CPU.
+    with captured() if device.kind == "cuda" else nullcontext(Captured()) as printed:
+        session = onnxruntime.InferenceSession(
+            model, options, providers=[_provider(device)], enable_fallback=0
+        )
+    if device.provider not in session.get_providers():
+        raise refuse_unloaded(device, missing, printed.text)
+    return session
 
 
 def _provider(device: Device) -> str | tuple[str, dict[str, str]]:

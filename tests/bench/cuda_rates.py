@@ -4,7 +4,7 @@ import statistics
 import time
 from typing import Any, Final
 
-from gpt2cli.engine import Engine
+from gpt2cli.engine.engine import Engine
 from gpt2cli.machine import read_peak
 from tests.bench.cuda_memory import DeviceMemory
 from tests.bench.cuda_setup import Setup, emptied

@@ -17,8 +17,9 @@ import onnxruntime
 
 from export.convert import convert
 from export.storage import Precision
-from gpt2cli.engine import Device, ask_driver, preload_libraries, require_device, try_cuda
-from gpt2cli.engine.captured import captured
+from gpt2cli.engine.devices import Device, ask_driver, require_device
+from gpt2cli.engine.failures import captured, preload_libraries
+from gpt2cli.engine.session import try_cuda
 from gpt2cli.errors import DeviceError
 from gpt2cli.model_folder import read_model_folder
 from tests.bench.cuda_checks import Checks

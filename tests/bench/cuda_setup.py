@@ -5,8 +5,9 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gpt2cli.engine import Device, Engine
 from gpt2cli.engine.cache import DeviceCache
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
 from gpt2cli.engine.session import cache_dtype, open_session
 from gpt2cli.model_folder import ModelFolder
 

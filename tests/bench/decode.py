@@ -27,8 +27,9 @@ import onnxruntime
 
 from export.convert import DATA_FILE, convert
 from export.storage import Precision
-from gpt2cli.engine import Device, Engine, count_cores
-from gpt2cli.machine import find_cpu_name
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
+from gpt2cli.machine import count_cores, find_cpu_name
 from gpt2cli.model_folder import read_model_folder
 
 _PRECISIONS: Final = (Precision.FP32, Precision.INT8, Precision.INT4)

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from gpt2cli.engine import count_cores
-from gpt2cli.machine import find_cpu_name
+from gpt2cli.machine import count_cores, find_cpu_name
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.terminal.tables import format_table
 from gpt2cli.tokenizer import Tokenizer

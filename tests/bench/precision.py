@@ -26,8 +26,9 @@ from export.checkpoint import open_checkpoint
 from export.config import read_config
 from export.convert import DATA_FILE, convert, write_model
 from export.storage import FLOAT32, STORAGES, BlockFormat, Precision, Storage
-from gpt2cli.engine import Device, Engine, count_cores
-from gpt2cli.machine import find_cpu_name
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
+from gpt2cli.machine import count_cores, find_cpu_name
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.scoring import Totals, score
 from gpt2cli.scoring_config import ScoringConfig

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import settings
 
-from gpt2cli.engine import Device, Engine
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
 from gpt2cli.model_folder import ModelFolder, read_model_folder
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import GPT2_VOCAB_SIZE, CheckpointShape, write_tokenizer

@@ -7,8 +7,8 @@ import pytest
 
 from export.storage import Precision
 from gpt2cli.config import ModelConfig
-from gpt2cli.device_choice import DeviceChoice
-from gpt2cli.engine import Device, Engine
+from gpt2cli.engine.devices import Device, DeviceChoice
+from gpt2cli.engine.engine import Engine
 from gpt2cli.errors import DeviceError, DeviceFullError, ModelError, UsageError
 from gpt2cli.loading import LoadedModel, choose_precision, load_model, open_engine, open_fitting
 from gpt2cli.model_folder import ModelFolder, read_model_folder
@@ -40,7 +40,7 @@ def test_a_device_that_nobody_named_falls_back_to_the_cpu_with_a_note(
 
     assert engine.device == Device("cpu")
     assert opener.asked == [Device("cuda"), Device("cpu")]
-    assert told.notes == ["running on the CPU, because of device cuda:0: no cuBLAS"]
+    assert told.notes == ["running on the CPU, not on CUDA: device cuda:0: no cuBLAS"]
 
 
 def test_a_device_that_was_named_is_never_replaced(starter_folder: pathlib.Path) -> None:
@@ -61,7 +61,7 @@ def test_a_device_that_failed_before_is_told_and_not_tried(starter_folder: pathl
 
     assert engine.device == Device("cpu")
     assert opener.asked == [Device("cpu")]
-    assert told.notes == ["running on the CPU, because of no cuBLAS"]
+    assert told.notes == ["running on the CPU, not on CUDA: no cuBLAS"]
 
 
 def test_a_machine_without_a_device_is_not_told_so(starter_folder: pathlib.Path) -> None:
@@ -167,7 +167,7 @@ def test_a_graph_that_a_device_runs_wrongly_is_refused_there(
 
     monkeypatch.setattr("gpt2cli.loading.check_again", check)
     monkeypatch.setattr(
-        "gpt2cli.loading.find_device", lambda asked: DeviceChoice(Device("cuda", 0))
+        "gpt2cli.loading.find_device", lambda asked, attempt: DeviceChoice(Device("cuda", 0))
     )
     folder, told = str(model_folders()), Told()
     with pytest.raises(DeviceError, match="device cuda:0: the exported graph is wrong; use"):

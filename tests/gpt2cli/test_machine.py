@@ -1,11 +1,22 @@
 """Claims about what is told of the machine and of this process."""
 
+import os
 import pathlib
 import sys
+from collections.abc import Mapping
 
 import pytest
 
-from gpt2cli.machine import find_cpu_name, read_peak, reset_peak
+from gpt2cli.machine import (
+    count_cores,
+    find_cpu_name,
+    find_free_bytes,
+    find_versions,
+    read_peak,
+    reset_peak,
+)
+
+MEMINFO = "MemTotal: 9000 kB\nMemFree: 1000 kB\nMemAvailable: 8000 kB\nBuffers: 5 kB\n"
 
 
 def test_the_processor_has_the_name_that_linux_gives_it(tmp_path: pathlib.Path) -> None:
@@ -52,3 +63,74 @@ def test_the_peak_can_begin_anew() -> None:
     assert before is not None
     assert after is not None
     assert after < before - (32 << 20)
+
+
+def test_versions_are_of_what_is_installed() -> None:
+    """What is not installed is left out."""
+    assert find_versions(["numpy", "no-such-package"]).keys() == {"numpy"}
+
+
+def test_cores_are_those_this_process_may_use(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """Bound to one core (`taskset -c 0`), a process of a larger machine counts one."""
+    assert 1 <= count_cores() <= (os.cpu_count() or 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
+    assert count_cores(tmp_path / "no cgroup") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("max 100000\n", 8),
+        ("200000 100000\n", 2),
+        ("150000 100000\n", 2),  # one and a half: both are used, half the time
+        ("1000 100000\n", 1),
+        ("", 8),
+    ],
+)
+def test_a_cgroup_grants_cores(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, content: str, expected: int
+) -> None:
+    """`cpu.max` holds quota and period: their ratio, rounded up, or no limit on a machine of 8."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
+    path = tmp_path / "cpu.max"
+    path.write_text(content)
+    assert count_cores(path) == expected
+
+
+def write_files(root: pathlib.Path, files: Mapping[str, str]) -> pathlib.Path:
+    """Write what Linux would tell."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_what_the_page_cache_would_give_back_is_free(tmp_path: pathlib.Path) -> None:
+    """A machine that has read many files has hardly any free page, and memory all the same."""
+    root = write_files(tmp_path, {"proc/meminfo": MEMINFO})
+    assert find_free_bytes(root) == 8000 * 1024
+
+
+@pytest.mark.parametrize(
+    ("limit", "free"),
+    [("4096000\n", 4096000), ("max\n", 8192000), ("9223372036854771712\n", 8192000)],
+)
+@pytest.mark.parametrize("name", ["memory.max", "memory/memory.limit_in_bytes"])
+def test_a_containers_limit_is_a_limit(
+    tmp_path: pathlib.Path, name: str, limit: str, free: int
+) -> None:
+    """Of both versions of cgroups; where there is none, the machine's memory counts."""
+    root = write_files(tmp_path, {"proc/meminfo": MEMINFO, f"sys/fs/cgroup/{name}": limit})
+    assert find_free_bytes(root) == free
+
+
+@pytest.mark.parametrize("meminfo", ["", "MemAvailable: many kB\n"])
+def test_where_linux_tells_nothing_the_free_pages_count(
+    tmp_path: pathlib.Path, meminfo: str
+) -> None:
+    """Old kernels and other systems have no MemAvailable."""
+    root = write_files(tmp_path, {"proc/meminfo": meminfo})
+    assert find_free_bytes(root) > 1 << 20

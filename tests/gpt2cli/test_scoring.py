@@ -20,7 +20,8 @@ from export.checkpoint import open_checkpoint
 from export.config import read_config
 from export.reference import Reference
 from export.weights import expected_weights
-from gpt2cli.engine import Device, Engine
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
 from gpt2cli.errors import ModelError, UsageError
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.sampling.logprobs import Alternative

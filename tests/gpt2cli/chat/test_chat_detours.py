@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gpt2cli.chat import Chat, Conversation
 from gpt2cli.config import SamplingConfig
-from gpt2cli.engine import Device, Engine
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
 from gpt2cli.model_folder import ModelFolder, ModelShape
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.talking import (

@@ -10,7 +10,7 @@ from typing import Any, cast
 from gpt2cli.chat import Chat, Conversation, SessionFile
 from gpt2cli.commands.chat_settings import all_options, make_chat_settings
 from gpt2cli.commands.dialogue import Dialogue
-from gpt2cli.engine import Device
+from gpt2cli.engine.devices import Device
 from gpt2cli.loading import LoadedModel
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.settings import Given, Settings

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpt2cli.engine import Device, Engine
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
 from gpt2cli.errors import DeviceFullError
 from gpt2cli.model_folder import ModelFolder
 from tests.gpt2cli.runner import error_line, invoke

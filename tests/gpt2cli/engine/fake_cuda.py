@@ -27,30 +27,21 @@ class FakeCuda:
 
     full_above: int | None = None
     settings: list[dict[str, str]] = field(default_factory=list)  # of each session
-    severities: list[int] = field(default_factory=list)
     runs: list[dict[str, Bound]] = field(default_factory=list)
-    run_options: list[str] = field(default_factory=list)  # which arenas are shrunk, run by run
-    refuses_run_options: bool = False
 
     def open_session(
-        self,
-        model: str | bytes,
-        options: Any,
-        *,
-        providers: Sequence[Any],
-        enable_fallback: int,
+        self, model: str | bytes, options: Any, *, providers: Sequence[Any], enable_fallback: int
     ) -> Any:
         """Open a session as InferenceSession does; those on the CPU are real."""
         assert enable_fallback == 0
+        real = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         if providers == ["CPUExecutionProvider"]:
-            return onnxruntime.InferenceSession(model, options, providers=providers)
+            return real
         [(name, settings)] = providers
         assert name == CUDA
+        assert options.log_severity_level == 4
         self.settings.append(settings)
-        self.severities.append(options.log_severity_level)
-        return _Session(
-            self, onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        )
+        return _Session(self, real)
 
 
 class _Session:
@@ -67,23 +58,13 @@ class _Session:
     def run(self, names: Any, feeds: Any) -> Any:
         return self._real.run(names, feeds)
 
-    def end_profiling(self) -> str:
-        name: str = self._real.end_profiling()
-        return name
-
     def io_binding(self) -> "_Binding":
         return _Binding(self._real.io_binding())
 
-    def run_with_iobinding(self, binding: "_Binding", options: Any = None) -> None:
-        shrunk = ""
-        if options is not None:
-            shrunk = options.get_run_config_entry("memory.enable_memory_arena_shrinkage")
-        self._cuda.run_options.append(shrunk)
-        if shrunk and self._cuda.refuses_run_options:
-            raise RuntimeError("Did not find an arena based allocator registered for gpu:0")
+    def run_with_iobinding(self, binding: "_Binding") -> None:
         self._cuda.runs.append(dict(binding.bound))
         self._real.run_with_iobinding(binding.real)
-        for value in binding.real.get_outputs() if self._cuda.full_above else ():
+        for value in binding.get_outputs() if self._cuda.full_above else ():
             size = int(np.prod(value.shape())) * 4
             if size > (self._cuda.full_above or size):
                 raise RuntimeError("Failed to allocate memory for requested buffer of size 9")
@@ -117,14 +98,6 @@ class _Binding:
         self.bound[name] = Bound(f"{kind}:{index}", known, tuple(shape or ()))
         self.real.bind_output(name, "cpu", 0, dtype, shape, address)
 
-    def bind_ortvalue_input(self, name: str, value: Any) -> None:
-        self.bound[name] = Bound("value")
-        self.real.bind_ortvalue_input(name, value)
-
-    def bind_ortvalue_output(self, name: str, value: Any) -> None:
-        self.bound[name] = Bound("value")
-        self.real.bind_ortvalue_output(name, value)
-
     def get_outputs(self) -> Any:
         return self.real.get_outputs()
 
@@ -135,10 +108,9 @@ def install(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> FakeCuda:
     runtime = types.SimpleNamespace(
         InferenceSession=cuda.open_session,
         SessionOptions=onnxruntime.SessionOptions,
-        cuda_version="13.0",
         get_available_providers=lambda: [CUDA, "CPUExecutionProvider"],
         preload_dlls=lambda: None,
     )
-    for module in ("cuda_libraries", "session"):
+    for module in ("failures", "session"):
         monkeypatch.setattr(f"gpt2cli.engine.{module}.onnxruntime", runtime)
     return cuda

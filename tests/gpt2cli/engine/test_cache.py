@@ -1,12 +1,12 @@
-"""The cache's memory: how it grows and shrinks, and that what is stored stays."""
+"""The cache's memory: how many slots it may have, how it grows, and that what is stored stays."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gpt2cli.engine import Device
-from gpt2cli.engine.cache import DeviceCache, HostCache
+from gpt2cli.engine.cache import DeviceCache, HostCache, choose_slots
+from gpt2cli.engine.devices import Device
 from gpt2cli.model_folder import ModelShape
 
 SHAPE = ModelShape(n_layer=2, n_head=2, head_dim=3, n_embd=6, n_positions=200, vocab_size=5)
@@ -192,37 +192,45 @@ def test_consecutive_rows_are_bound_in_place(cache: HostCache | DeviceCache) -> 
     assert len({address for _, address in whole.inputs.values()}) == 4
 
 
-def test_a_device_cache_is_as_large_as_it_may_become() -> None:
-    """Its memory is fixed: all rows, all positions, one version."""
-    cache = DeviceCache(SHAPE, CPU, rows=3)
-    cache.reserve(3, 200)
-    assert (cache.rows, cache.capacity, cache.version) == (3, 200, 0)
-
-
-def test_no_cache_is_longer_than_the_model() -> None:
-    """More than n_positions is a fault of the caller, not a shorter memory."""
-    with pytest.raises(AssertionError):
-        HostCache(SHAPE).reserve(1, 201)
-
-
-@pytest.mark.parametrize(("rows", "length"), [(4, 1), (1, 201)])
-def test_a_device_cache_does_not_grow(rows: int, length: int) -> None:
-    """More rows or positions than were asked for at first are a fault of the caller."""
-    with pytest.raises(AssertionError):
-        DeviceCache(SHAPE, CPU, rows=3).reserve(rows, length)
-
-
 def test_a_device_cache_copies_rows_by_its_graph() -> None:
     """Row 2 becomes row 0 in every layer; the row between is left."""
     cache = DeviceCache(SHAPE, CPU, rows=3)
-    for number, value in enumerate(cache._memory.values):
+    for number, value in enumerate(cache._values):
         shape = (3, 2, 200, 3)
         value.update_inplace(
             (np.arange(np.prod(shape)).reshape(shape) + 10_000 * number).astype(np.float32)
         )
-    before = [value.numpy().copy() for value in cache._memory.values]
+    before = [value.numpy().copy() for value in cache._values]
     cache.copy_row(2, 0, 5)
-    for old, value in zip(before, cache._memory.values, strict=True):
+    for old, value in zip(before, cache._values, strict=True):
         new = value.numpy()
         assert np.array_equal(new[0], old[2])
         assert np.array_equal(new[1:], old[1:])
+
+
+# How many slots there are where nobody says.
+
+GPT2 = ModelShape(
+    n_layer=12, n_head=12, head_dim=64, n_embd=768, n_positions=1024, vocab_size=50257
+)
+SLOT_BYTES = 2 * 12 * 768 * 1024 * 4  # keys and values of float32: 75 MB
+
+
+@pytest.mark.parametrize(("cores", "slots"), [(1, 16), (2, 16), (3, 24), (4, 32), (64, 32)])
+def test_the_batch_grows_with_the_cores_up_to_a_limit(cores: int, slots: int) -> None:
+    """Eight records a core, 16 at least, 32 at most."""
+    assert choose_slots(GPT2, CPU, cores, find_free=lambda: 1 << 50) == slots
+
+
+@pytest.mark.parametrize(("fitting", "slots"), [(0.0, 1), (0.99, 1), (2.99, 2), (3.0, 3)])
+def test_a_full_cache_takes_a_quarter_of_the_free_memory_at_most(
+    fitting: float, slots: int
+) -> None:
+    """What fits is rounded down; one record always runs."""
+    free = int(4 * fitting * SLOT_BYTES)
+    assert choose_slots(GPT2, CPU, 64, find_free=lambda: free) == slots
+
+
+def test_the_hosts_memory_says_nothing_of_a_device() -> None:
+    """There the largest batch is tried, whatever the host has."""
+    assert choose_slots(GPT2, Device("cuda"), 1, find_free=lambda: 0) == 32

@@ -17,9 +17,10 @@ from export.checkpoint import open_checkpoint
 from export.config import read_config
 from export.reference import Reference
 from export.weights import expected_weights
-from gpt2cli.engine import Device, Engine, require_device
 from gpt2cli.engine.cache import DeviceCache, HostCache
-from gpt2cli.errors import DeviceError, DeviceFullError
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
+from gpt2cli.errors import DeviceFullError
 from gpt2cli.model_folder import ModelFolder, read_model_folder
 from tests.array_weights import ArrayWeights
 from tests.checkpoints import CheckpointShape
@@ -428,70 +429,3 @@ def test_a_row_does_not_depend_on_the_number_of_rows(starter: ModelFolder) -> No
             engine.rewind(slot, PROMPT_LENGTHS[slot])
         engine.free(count - 1)
     assert all(np.array_equal(answer, answers[0]) for answer in answers)
-
-
-@pytest.fixture
-def cuda_engine(small: ModelFolder) -> Engine:
-    """Return an engine on the first CUDA device, if there is one that runs."""
-    try:
-        return Engine(small, require_device("cuda"), max_slots=3)
-    except DeviceError as error:
-        pytest.skip(str(error))
-
-
-def assert_near_on_cuda(found: NDArray[Any], expected: NDArray[Any]) -> None:
-    """Compare logits as the export's check does: kernels on CUDA add up in other orders."""
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
-
-
-@pytest.mark.gpu
-def test_cuda_prefills_and_decodes(cuda_engine: Engine, oracle: LogitsOf) -> None:
-    """Rows of two lengths, up to the limit of positions."""
-    rows = [ids_of(1, 2), ids_of(2, LIMIT - 2)]
-    for slot, ids in enumerate(rows):
-        found = cuda_engine.extend(slot, ids, [0, len(ids) - 1])
-        assert_near_on_cuda(found, np.stack([oracle(ids[:1]), oracle(ids)]))
-    for step in range(2):
-        found = cuda_engine.decode([step, step])
-        rows = [[*row, step] for row in rows]
-        assert_near_on_cuda(found, np.stack([oracle(row) for row in rows]))
-
-
-@pytest.mark.gpu
-def test_cuda_forks(cuda_engine: Engine, oracle: LogitsOf) -> None:
-    """A copy on the device goes its own way."""
-    ids = ids_of(3, 6)
-    cuda_engine.extend(0, ids, [5])
-    cuda_engine.fork(0, 1)
-    found = cuda_engine.decode([1, 2])
-    assert_near_on_cuda(found, np.stack([oracle([*ids, 1]), oracle([*ids, 2])]))
-
-
-@pytest.mark.gpu
-def test_cuda_rewinds(cuda_engine: Engine, oracle: LogitsOf) -> None:
-    """What was forgotten has no influence."""
-    ids = ids_of(4, 6)
-    cuda_engine.extend(0, ids, [5])
-    cuda_engine.rewind(0, 2)
-    assert_near_on_cuda(cuda_engine.extend(0, [7], [0])[0], oracle([*ids[:2], 7]))
-
-
-@pytest.mark.gpu
-def test_cuda_moves_the_last_slot_into_a_gap(cuda_engine: Engine, oracle: LogitsOf) -> None:
-    """The first of three is closed."""
-    rows = [ids_of(seed, 3 + seed) for seed in range(3)]
-    for slot, ids in enumerate(rows):
-        cuda_engine.extend(slot, ids, [0])
-    cuda_engine.free(0)
-    found = cuda_engine.decode([1, 2])
-    assert_near_on_cuda(found, np.stack([oracle([*rows[2], 1]), oracle([*rows[1], 2])]))
-
-
-@pytest.mark.gpu
-def test_cuda_prints_nothing_on_stdout(
-    cuda_engine: Engine, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """A step writes nothing."""
-    cuda_engine.extend(0, [1], [0])
-    cuda_engine.decode([2])
-    assert capfd.readouterr().out == ""

@@ -1,14 +1,189 @@
-"""What is made of ONNX Runtime's exceptions."""
+"""What ONNX Runtime prints reaches nobody, and what it raises is told in one line.
 
-from typing import Final
+The texts are those that onnxruntime 1.31.1 wrote on machines without a GPU, with libraries missing,
+broken, too old, or all there beside a driver that is a fake.
+"""
 
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, Final
+
+import onnxruntime
 import pytest
 
 from gpt2cli.engine.devices import Device
-from gpt2cli.engine.failures import explain_failure, failures_told, find_reason
+from gpt2cli.engine.failures import (
+    captured,
+    explain_failure,
+    failures_told,
+    find_reason,
+    preload_libraries,
+)
+from gpt2cli.engine.session import try_cuda
 from gpt2cli.errors import DeviceError, DeviceFullError, ModelError
 
-DEVICE: Final = Device("cuda")
+DEVICE: Final = Device("cuda", 0)
+_LIBRARY: Final = "/site/onnxruntime/capi/libonnxruntime_providers_cuda.so"
+_ABSENT: Final = "cannot open shared object file: No such file or directory"
+_PRELOAD: Final = (
+    f"Failed to load libcublasLt.so.13: libcublasLt.so.13: {_ABSENT}\n"
+    f"Failed to load libcurand.so.10: libcurand.so.10: {_ABSENT}\n"
+    "Please follow https://onnxruntime.ai/docs/install/#cuda-and-cudnn to install CUDA.\n"
+)
+_BROKEN_PRELOAD: Final = (
+    f"Failed to load libcublasLt.so.13: libcublasLt.so.13: {_ABSENT}\n"
+    "Failed to load libcublas.so.13: /there/libcublas.so.13: file too short\n"
+)
+_TOO_OLD: Final = (
+    "/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_execution_provider_info.cc:63 static "
+    "onnxruntime::CUDAExecutionProviderInfo onnxruntime::CUDAExecutionProviderInfo::"
+    "FromProviderOptions(const onnxruntime::ProviderOptions&) [ONNXRuntimeError] : 1 : FAIL : "
+    'provider_options_utils.h:187 Parse Failed to parse provider option "device_id": CUDA failure '
+    "35: CUDA driver version is insufficient for CUDA runtime version ; GPU=-1 ; hostname=vm ; "
+    "file=/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_execution_provider_info.cc ; "
+    "line=70 ; expr=cudaGetDeviceCount(&num_devices); "
+)
+_PIP: Final = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
+
+
+class _CpuSession:
+    def get_providers(self) -> list[str]:
+        return ["CPUExecutionProvider"]
+
+
+def log(reason: str) -> None:
+    """Write what ONNX Runtime logs of a provider's library, in its colours, on stderr."""
+    text = f"\x1b[1;31m2026-11-30 [E:onnxruntime:Default] Failed to load library {_LIBRARY}"
+    os.write(2, f"{text} with error: {reason}\n\x1b[m\n".encode())
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that makes ONNX Runtime behave like this."""
+
+    def install_runtime(
+        *,
+        printed: str = "",
+        reason: str = "",
+        error: Exception | None = None,
+        providers: tuple[str, ...] = ("CUDAExecutionProvider", "CPUExecutionProvider"),
+    ) -> None:
+        def open_session(*arguments: Any, **settings: Any) -> Any:
+            if reason:
+                log(reason)
+            if error is not None:
+                print("*************** EP Error ***************")
+                raise error
+            return _CpuSession()
+
+        runtime = types.SimpleNamespace(
+            InferenceSession=open_session,
+            SessionOptions=onnxruntime.SessionOptions,
+            cuda_version="13.0",
+            get_available_providers=lambda: list(providers),
+            preload_dlls=lambda: print(printed, end=""),
+        )
+        for module in ("failures", "session"):
+            monkeypatch.setattr(f"gpt2cli.engine.{module}.onnxruntime", runtime)
+
+    return install_runtime
+
+
+Install = Callable[..., None]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason", "advice"),
+    [
+        (
+            {"printed": _PRELOAD, "reason": f"libcublasLt.so.13: {_ABSENT}"},
+            "libcublasLt.so.13 and libcurand.so.10 cannot be loaded "
+            f"(libcublasLt.so.13: {_ABSENT})",
+            _PIP,
+        ),
+        (
+            {"printed": _BROKEN_PRELOAD, "reason": f"libcublasLt.so.13: {_ABSENT}"},
+            "libcublasLt.so.13 and libcublas.so.13 cannot be loaded "
+            "(/there/libcublas.so.13: file too short)",
+            _PIP,
+        ),
+        (
+            {"reason": f"libcudart.so.13: {_ABSENT}"},
+            f"the CUDA provider cannot be loaded (libcudart.so.13: {_ABSENT})",
+            _PIP,
+        ),
+        (
+            {"reason": f"{_LIBRARY}: undefined symbol: cuTensorMapEncodeTiled"},
+            "the NVIDIA driver is none, or too old "
+            f"({_LIBRARY}: undefined symbol: cuTensorMapEncodeTiled)",
+            "install an NVIDIA driver",
+        ),
+        (
+            {"reason": f"libcuda.so.1: {_ABSENT}"},
+            f"the NVIDIA driver is none, or too old (libcuda.so.1: {_ABSENT})",
+            "install an NVIDIA driver",
+        ),
+        ({}, "ONNX Runtime ran it on the CPU without saying why", _PIP),
+        (
+            {"error": RuntimeError(_TOO_OLD)},
+            "CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version",
+            "update the driver: this ONNX Runtime needs CUDA 13.0",
+        ),
+    ],
+    ids=["missing", "broken", "no-preload", "symbol", "no-driver", "silent", "driver-too-old"],
+)
+def test_the_reason_is_told_in_one_line_with_what_mends_it(
+    install: Install,
+    capfd: pytest.CaptureFixture[str],
+    settings: dict[str, Any],
+    reason: str,
+    advice: str,
+) -> None:
+    """And nothing that ONNX Runtime printed reaches the user, on either stream."""
+    install(**settings)
+    with pytest.raises(DeviceError) as caught:
+        try_cuda(DEVICE)
+    assert str(caught.value) == f"device cuda:0: {reason}; use device cpu, or: {advice}"
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "reason"),
+    [
+        (
+            {"onnxruntime": "1.32.0", "onnxruntime-gpu": "1.31.1"},
+            "onnxruntime 1.32.0 and onnxruntime-gpu 1.31.1 are both installed, which breaks CUDA",
+        ),
+        ({"onnxruntime": "1.32.0"}, "this build of ONNX Runtime (onnxruntime) has no CUDA"),
+    ],
+)
+def test_a_runtime_without_cuda_is_told_by_the_packages(
+    install: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    runtimes: dict[str, str],
+    reason: str,
+) -> None:
+    """Two packages share one folder: the one installed last wins."""
+    install(providers=("AzureExecutionProvider", "CPUExecutionProvider"))
+    monkeypatch.setattr("gpt2cli.engine.failures.find_versions", lambda packages: runtimes)
+    with pytest.raises(DeviceError) as caught:
+        try_cuda(DEVICE)
+    assert str(caught.value) == (
+        f"device cuda:0: {reason}; use device cpu, or: pip uninstall -y onnxruntime "
+        "onnxruntime-gpu && pip install onnxruntime-gpu"
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of Linux's libraries")
+def test_what_onnxruntime_really_prints_is_understood(capfd: pytest.CaptureFixture[str]) -> None:
+    """Where libraries are missing here, they are found in its output, and nothing is printed."""
+    for library in preload_libraries():
+        assert ".so" in library.name
+        assert library.name in library.reason
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -76,3 +251,49 @@ def test_known_failures_and_our_own_faults_pass_as_they_are() -> None:
 def test_an_exception_is_told_without_files_and_lines(text: str, short: str) -> None:
     """One line of it, and of that what matters."""
     assert find_reason(RuntimeError(text)) == short
+
+
+def test_all_that_is_printed_in_the_block_is_caught(capfd: pytest.CaptureFixture[str]) -> None:
+    """By Python on stdout, and on both descriptors by whatever else; in any order."""
+    print("before", flush=True)
+    with captured() as found:
+        print("a")
+        os.write(1, b"c\n")
+        os.write(2, b"\xff\n")  # a library may write in any encoding
+        subprocess.run(["sh", "-c", "echo e; echo f >&2"], check=True)
+    print("after")
+    assert capfd.readouterr() == ("before\nafter\n", "")
+    assert sorted(found.text.split()) == ["a", "c", "e", "f", "\ufffd"]
+
+
+def test_streams_come_back_when_the_block_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    """The exception passes."""
+    with pytest.raises(OSError, match="boom"), captured():
+        print("lost")
+        raise OSError("boom")
+    print("result")
+    os.write(2, b"note\n")
+    assert capfd.readouterr() == ("result\n", "note\n")
+
+
+def test_what_waits_in_a_buffer_is_not_caught(capfd: pytest.CaptureFixture[str]) -> None:
+    """It was written before the block, by the user's program."""
+    sys.stdout.write("waiting")
+    with captured() as found:
+        pass
+    sys.stdout.flush()
+    assert (found.text, capfd.readouterr().out) == ("", "waiting")
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-"])
+def test_closed_streams_stay_closed(closed: str) -> None:
+    """A program started without them can still try a device."""
+    code = (
+        "import os\n"
+        "from gpt2cli.engine.failures import captured\n"
+        "with captured() as found:\n"
+        "    os.write(1, b'x')\n"
+        "assert found.text == 'x'\n"
+    )
+    done = subprocess.run(["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, code], check=False)
+    assert done.returncode == 0

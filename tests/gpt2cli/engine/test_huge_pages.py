@@ -8,7 +8,9 @@ import time
 
 import pytest
 
-from gpt2cli.engine import Device, Engine, huge_pages
+from gpt2cli.engine import huge_pages
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
 from gpt2cli.engine.huge_pages import HugePages
 from gpt2cli.model_folder import ModelFolder
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from export.storage import Precision
-from gpt2cli.engine import Device, Engine
 from gpt2cli.engine.cache import DeviceCache, HostCache
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
 from gpt2cli.engine.session import cache_dtype, open_session
 from gpt2cli.model_folder import ModelFolder, read_model_folder
 from tests.model_folders import ODD_N_INNER, ODD_SHAPE, ModelFolders

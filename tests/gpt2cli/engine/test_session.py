@@ -8,8 +8,9 @@ import shutil
 
 import pytest
 
-from gpt2cli.engine import Device, Engine, require_device
 from gpt2cli.engine.cache import DeviceCache
+from gpt2cli.engine.devices import Device, require_device
+from gpt2cli.engine.engine import Engine
 from gpt2cli.engine.session import open_session
 from gpt2cli.errors import DeviceError, ModelError
 from gpt2cli.model_folder import ModelFolder, read_model_folder

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from gpt2cli.config import BeamConfig, GenerationConfig, SamplingConfig
-from gpt2cli.engine import Device, Engine
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
 from gpt2cli.generation.beams import BeamSearch
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.generation.loop import generate

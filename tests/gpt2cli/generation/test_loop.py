@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig
-from gpt2cli.engine import Device, Engine
+from gpt2cli.engine.devices import Device
+from gpt2cli.engine.engine import Engine
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, LogitsEngine
 from gpt2cli.generation.loop import generate
