@@ -34,7 +34,7 @@ _WHOLE: Final = ("read_text", "read_bytes", "from_file")
 # Module -> such calls that are right there, by what they read.
 _OTHERS: Final = {
     "export/tokenizer.py": ["from_file"],  # after our own reading
-    "gpt2cli/commands/text.py": ["read_bytes"],  # the prompt: of any size, and from pipes
+    "gpt2cli/text_input.py": ["read_bytes"],  # the prompt: of any size, and from pipes
     "gpt2cli/engine/huge_pages.py": ["read_text"],  # /proc
     "gpt2cli/machine.py": ["read_text"] * 4,  # /proc, /sys
     "gpt2cli/sampling/constraints.py": ["json.loads", "json.loads"],  # a schema that was read, …
