@@ -133,7 +133,7 @@ class PromptInput:
             history=_open_history(history_file),
             completer=_make_completer(complete),
             complete_while_typing=False,
-            key_bindings=_bind_newline(),
+            key_bindings=_bind_keys(),
             input_processors=[make_safe_processor()],
             enable_open_in_editor=True,
             enable_suspend=True,
@@ -258,8 +258,8 @@ def _open_history(path: Path) -> "History":
         return InMemoryHistory()
 
 
-def _bind_newline() -> Any:
-    """Let Alt-Enter begin a new line of the same message."""
+def _bind_keys() -> Any:
+    """Let Alt-Enter begin a new line of the same message, and a mouse do nothing."""
     from prompt_toolkit.key_binding import KeyBindings
 
     bindings = KeyBindings()
@@ -267,6 +267,10 @@ def _bind_newline() -> Any:
     @bindings.add("escape", "enter")
     def _(event: Any) -> None:
         event.current_buffer.insert_text("\n")
+
+    @bindings.add("<vt100-mouse-event>")
+    def _(event: Any) -> None:
+        """Drop it: prompt_toolkit 3.0 takes a colour, ESC [31m, for one, and fails at it."""
 
     return bindings
 

@@ -256,6 +256,12 @@ def test_alt_enter_begins_a_line(person: Person) -> None:
     assert person.type(f"a{_ALT_ENTER}b{_ENTER}") == message("a\nb")
 
 
+@pytest.mark.parametrize("sequence", ["\x1b[31m", "\x1b[0;1m", "\x1b[<1;1m", "\x1b[Mabc"])
+def test_a_colour_that_is_pasted_as_keys_does_nothing(person: Person, sequence: str) -> None:
+    """A terminal without bracketed paste sends it so; to prompt_toolkit it is a mouse."""
+    assert person.type(f"a{sequence}b{_ENTER}") == message("ab")
+
+
 def test_three_quotes_can_be_typed(person: Person) -> None:
     """Line by line."""
     assert person.type(f'"""a{_ENTER}{_ENTER}b"""{_ENTER}') == message("a\n\nb")
