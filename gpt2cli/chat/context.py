@@ -39,7 +39,7 @@ def fit(
     stays too, if the model then still sees all of the message.
 
     Raises:
-        PromptError: if the system text alone is too long.
+        PromptError: if the system text and the names are too long.
     """
     _check_system(template, room)
     first = conversation.first
@@ -80,11 +80,12 @@ def cut(ids: list[int], template: Template, room: Room) -> list[int]:
 
 
 def _check_system(template: Template, room: Room) -> None:
-    system = len(template.begin())
-    if system + len(template.ask("", first=True)) > room.n_positions:
+    system, turn = len(template.begin()), len(template.ask("", first=True))
+    if system + turn > room.n_positions:
+        longer = "the system text" if system >= turn else "the names"
         raise PromptError(
-            f"the system text has {system} tokens, which leaves no room for a message in the "
-            f"model's {room.n_positions}: shorten it"
+            f"the system text has {system} tokens and an empty turn with the names {turn}, which "
+            f"leaves no room for a message in the model's {room.n_positions}: shorten {longer}"
         )
 
 

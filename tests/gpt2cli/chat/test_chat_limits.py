@@ -103,13 +103,16 @@ def test_a_reply_that_slides_is_remembered_by_its_text(ascii_tokenizer: Tokenize
     assert chat.conversation.turns[-1].reply_ids is None
 
 
-def sliding_chat(tokenizer: Tokenizer, *, system: str = "A wood.") -> Chat:
+def sliding_chat(
+    tokenizer: Tokenizer, *, system: str = "A wood.", user_name: str = "User", bot_name: str = "Bot"
+) -> Chat:
     """Return a chat of a hundred tokens that slides, and is answered by twenty x."""
     engine = ScriptedEngine(
         lambda ids: np.eye(97, dtype=np.float32)[88], n_positions=100, vocab_size=97, max_slots=1
     )
     settings = make_settings(max_new_tokens=20, overflow=Overflow.SLIDE)
-    return make_chat(engine, tokenizer, settings=settings, conversation=Conversation(system=system))
+    conversation = Conversation(user_name=user_name, bot_name=bot_name, system=system)
+    return make_chat(engine, tokenizer, settings=settings, conversation=conversation)
 
 
 @pytest.mark.parametrize("length", [80, 100, 1000])
@@ -200,9 +203,18 @@ def test_a_system_text_that_leaves_no_room_is_refused(
     chat = sliding_chat(ascii_tokenizer, system="s" * 98)
     chat.change_settings(replace(chat.settings, generation=limits(overflow)))
 
-    with pytest.raises(PromptError, match=r"system text has 100 tokens, .* model's 100: shorten"):
+    with pytest.raises(
+        PromptError, match=r"system text has 100 tokens .* model's 100: shorten the s"
+    ):
         chat.ask("m")
     assert chat.context() == ("s" * 98 + "\n\n", 100)
+
+
+def test_names_that_leave_no_room_are_named(ascii_tokenizer: Tokenizer) -> None:
+    """They stand in every turn: here 2 · 60 characters, and 4 around them."""
+    chat = sliding_chat(ascii_tokenizer, user_name="u" * 60, bot_name="b" * 60)
+    with pytest.raises(PromptError, match=r"names 124, .* model's 100: shorten the names"):
+        chat.ask("m")
 
 
 def test_where_less_is_refused_all_of_the_reply_has_room(ascii_tokenizer: Tokenizer) -> None:
