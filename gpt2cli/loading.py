@@ -16,8 +16,8 @@ from gpt2cli.errors import DeviceError, DeviceFullError, ModelError, UsageError
 from gpt2cli.machine import count_cores
 from gpt2cli.model_folder import ModelFolder
 from gpt2cli.sampling.sampler import Sampler
-from gpt2cli.store import Listener, StoredModel, find_model
 from gpt2cli.store.exports import check_again
+from gpt2cli.store.store import Listener, Store, StoredModel
 from gpt2cli.tokenizer import Tokenizer
 
 _HALF: Final = "fp16"
@@ -60,14 +60,13 @@ def load_model(
     cores = config.threads or count_cores()
 
     def open_on(where: Device) -> tuple[StoredModel, Engine, Future[Tokenizer]]:
-        stored = find_model(
-            config.model,
+        stored = Store(
             revision=config.revision,
             precision=config.precision,
             auto_precision=choose_precision(config.precision, where),
             offline=config.offline,
             listener=listener,
-        )
+        ).find(config.model)
         if where.kind == "cpu" and stored.folder.precision == _HALF:
             listener.note(f"{stored.name} is fp16: the CPU computes it in fp32, and no faster")
         listener.stage(f"loading {stored.name}")

@@ -13,7 +13,7 @@ from gpt2cli.errors import ModelError, shorten
 
 GRAPH_VERSION: Final = 3  # of the model folders that this version reads
 MANIFEST_FILE: Final = "export.json"
-_PRECISIONS: Final = ("fp32", "fp16", "int8", "int4")
+PRECISIONS: Final = ("fp32", "fp16", "int8", "int4")
 # As `export` takes them from a config.json.
 _SIZE_LIMIT: Final = 2**31
 _MOST_LAYERS: Final = 1000
@@ -159,7 +159,7 @@ def _parse(path: Path, manifest: Mapping[str, Any]) -> tuple[ModelFolder, dict[s
         folder = ModelFolder(
             path=path,
             shape=shape,
-            precision=_choose(manifest["precision"], _PRECISIONS),
+            precision=_choose(manifest["precision"], PRECISIONS),
             bos_token_id=None if bos is None else _read_ids([bos], end)[0],
             eos_token_ids=frozenset(_read_ids(tokenizer["eos_token_ids"], end)),
             start_ids=_read_ids(tokenizer["start_ids"], end),

@@ -20,9 +20,8 @@ from gpt2cli.chat.saved import SessionFile, read_conversation
 from gpt2cli.errors import Gpt2Error
 from gpt2cli.model_folder import read_manifest
 from gpt2cli.options import read_schema
-from gpt2cli.store.default import DefaultMemory, recall_default
 from gpt2cli.store.hub_files import find_missing
-from gpt2cli.store.references import Reference
+from gpt2cli.store.memory import DefaultMemory, read_commit, recall_default
 
 _ROOT: Final = pathlib.Path(__file__).parents[1]
 _READER: Final = "export/small_files.py"
@@ -34,13 +33,13 @@ _WHOLE: Final = ("read_text", "read_bytes", "from_file")
 # Module -> such calls that are right there, by what they read.
 _OTHERS: Final = {
     "export/tokenizer.py": ["from_file"],  # after our own reading
-    "gpt2cli/text_input.py": ["read_bytes"],  # the prompt: of any size, and from pipes
     "gpt2cli/engine/huge_pages.py": ["read_text"],  # /proc
     "gpt2cli/machine.py": ["read_text"] * 4,  # /proc, /sys
     "gpt2cli/sampling/constraints.py": ["json.loads", "json.loads"],  # a schema that was read, …
     "gpt2cli/store/store.py": ["read_bytes"],  # the starter's own files
     "gpt2cli/terminal/editor.py": ["read_text"],  # what the editor has just written
     "gpt2cli/terminal/statistics.py": ["read_text"],  # /proc
+    "gpt2cli/text_input.py": ["read_bytes"],  # the prompt: of any size, and from pipes
     "gpt2cli/tokenizer.py": ["from_file"],  # of a model folder, whose sizes were compared
     "gpt2cli/user_settings.py": ["tomlkit.parse"],  # after our own reading, to keep comments
 }
@@ -96,7 +95,7 @@ _LOUD: Final[Mapping[str, Callable[[Folder], object]]] = {
 # Those that do without what they cannot read, and what they then return.
 _SILENT: Final[Mapping[str, tuple[Callable[[Folder], object], object]]] = {
     "gpt2/default-model.json": (lambda folder: recall_default(), DefaultMemory()),
-    "gpt2/refs/r/main.json": (lambda folder: Reference("r", "main").read(), None),
+    "gpt2/refs/r/main.json": (lambda folder: read_commit("r", "main"), None),
     "pytorch_model.bin.index.json": (
         lambda folder: find_missing(folder, weights=True),
         ["pytorch_model.bin.index.json"],

@@ -106,7 +106,7 @@ def _open_source(notes: "Notes") -> "ChatInput":
         UsageError: if the program was started without a stdin.
     """
     from gpt2cli.commands.chat_commands import complete
-    from gpt2cli.store.places import state_folder
+    from gpt2cli.store.memory import state_folder
     from gpt2cli.terminal.chat_input import open_input
     from gpt2cli.text_input import find_stdin
 

@@ -58,14 +58,15 @@ def export(
 
     gpt2 generate "Once upon" --model ./my-model
     """
-    from gpt2cli.store import export_to, find_checkpoint
+    from gpt2cli.store.exports import export_to
+    from gpt2cli.store.store import Store
     from gpt2cli.terminal.notes import Notes
 
     how, where = settings.make(ExportConfig), settings.make(ModelConfig)
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
-        checkpoint = find_checkpoint(
-            source, revision=where.revision, offline=where.offline, listener=notes
-        )
+        checkpoint = Store(
+            revision=where.revision, offline=where.offline, listener=notes
+        ).find_checkpoint(source)
         export_to(
             checkpoint.folder,
             out,

@@ -14,7 +14,7 @@ from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 
 if TYPE_CHECKING:
-    from gpt2cli.store import CachedModel
+    from gpt2cli.store.catalogue import CachedModel
 
 Name = Annotated[
     str,
@@ -89,7 +89,7 @@ def list_models(*, settings: Settings) -> None:
 
     gpt2 models list --json | jq -r .path
     """
-    from gpt2cli.store import list_cached
+    from gpt2cli.store.catalogue import list_cached
     from gpt2cli.terminal.result import open_result
     from gpt2cli.terminal.tables import format_size, format_table
 
@@ -128,18 +128,17 @@ def pull(
     gpt2 models pull distilgpt2 --precision int8
     """
     from gpt2cli.loading import find_usual_precision
-    from gpt2cli.store import pull_model
+    from gpt2cli.store.store import Store
     from gpt2cli.terminal.notes import Notes
 
     wanted = settings.make(PullConfig)
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
-        model = pull_model(
-            name,
+        model = Store(
             revision=wanted.revision,
             precision=wanted.precision,
             auto_precision=find_usual_precision(),
             listener=notes,
-        )
+        ).pull(name)
         commit = f" at {model.revision}" if model.revision else ""
         notes.note(f"{model.name}{commit}, {model.folder.precision}, is ready")
 
@@ -160,12 +159,12 @@ def show(*, name: CachedName, settings: Settings) -> None:
 
     gpt2 models show gpt2 --json | jq .config
     """
-    from gpt2cli.store import describe_model, find_described
+    from gpt2cli.store.catalogue import describe_model, find_cached
     from gpt2cli.terminal.result import open_result
 
     which, json = settings.make(Filter), settings.make(Output).json
     with open_result(None) as writer:
-        found = find_described(name, revision=which.revision, precision=which.precision)
+        found = find_cached(name, revision=which.revision, precision=which.precision, folders=True)
         for model in found:
             described = _as_record(model) | describe_model(model)
             writer.write(
@@ -186,7 +185,7 @@ def rm(*, name: CachedName, settings: Settings) -> None:
 
     gpt2 models rm gpt2 --precision int8 --yes
     """
-    from gpt2cli.store import find_cached, remove_cached
+    from gpt2cli.store.catalogue import find_cached, remove_cached
     from gpt2cli.terminal.notes import Notes, confirm
     from gpt2cli.terminal.tables import format_size
 

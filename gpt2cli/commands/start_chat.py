@@ -8,7 +8,7 @@ from gpt2cli.commands.chat_settings import make_chat_settings
 from gpt2cli.config import AUTO, ModelConfig, TextConfig
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.settings import Settings
-from gpt2cli.store import Listener
+from gpt2cli.store.store import Listener
 
 if TYPE_CHECKING:
     from gpt2cli.commands.chat import ChatConfig

@@ -8,7 +8,7 @@ from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.scoring import TokenScore, score
 from gpt2cli.scoring_config import ScoringConfig
 from gpt2cli.settings import Settings
-from gpt2cli.store import Listener
+from gpt2cli.store.store import Listener
 from gpt2cli.text_input import NamedText
 
 

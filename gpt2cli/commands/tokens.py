@@ -16,7 +16,7 @@ from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 
 if TYPE_CHECKING:
-    from gpt2cli.store import StoredModel
+    from gpt2cli.store.store import StoredModel
     from gpt2cli.tokenizer import Tokenizer
 
 _TEXT_EXAMPLE: Final = 'gpt2 tokens "Hello world"'
@@ -100,12 +100,11 @@ def tokens(
     asked = parse_ids(read.text) if io.decode else None
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         # Heavy: not for --help or a missing file. Not gpt2cli.loading, which brings onnxruntime.
-        from gpt2cli.store import find_tokenizer
+        from gpt2cli.store.store import Store
         from gpt2cli.tokenizer import Tokenizer
 
-        with find_tokenizer(
-            model.model, revision=model.revision, offline=model.offline, listener=notes
-        ) as stored:
+        store = Store(revision=model.revision, offline=model.offline, listener=notes)
+        with store.find_tokenizer(model.model) as stored:
             tokenizer = Tokenizer(stored.folder, notes.note)
         notes.pause()
         with open_result(None) as writer:

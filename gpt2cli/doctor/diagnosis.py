@@ -23,8 +23,8 @@ from gpt2cli.doctor.surroundings import (
 )
 from gpt2cli.errors import Gpt2Error, Spelling, UsageError
 from gpt2cli.machine import ONE_RUNTIME_PIP, RUNTIMES, count_cores, find_cpu_name, find_versions
-from gpt2cli.store import Listener
-from gpt2cli.store.hub import is_offline
+from gpt2cli.store.hub import find_offline_variable
+from gpt2cli.store.store import Listener
 
 _PACKAGES: Final = (
     *("gpt2", *RUNTIMES, "onnx", "numpy", "tokenizers", "huggingface-hub", "llguidance"),
@@ -113,7 +113,7 @@ def diagnose(
         listener.stage(f"running a step of {_MODEL}")
         step = _run_step(asked, _Silent(), spell)
     listener.stage("asking the hub")
-    hub = ask_hub(offline=offline or is_offline(), ask=ask)
+    hub = ask_hub(offline=offline or find_offline_variable() is not None, ask=ask)
     asked_for = [model for model in models if verify or not model.cached]
     return Diagnosis(
         system=platform.platform(),

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpt2cli.store import find_fault, list_cached, summarise_folder
-from gpt2cli.store.answers import answer_within
-from gpt2cli.store.places import cache_folder, spare_models_folder, state_folder
+from gpt2cli.store.catalogue import find_fault, list_cached, summarise_folder
+from gpt2cli.store.exports import spare_models_folder
+from gpt2cli.store.hub import answer_within
+from gpt2cli.store.memory import cache_folder, state_folder
 
 _HUB: Final = "https://huggingface.co"
 _ASK_SECONDS: Final = 4.0

@@ -14,7 +14,7 @@ from gpt2cli.generation.requests import PreparedRequest, choose_seed, make_reque
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.records import format_record, make_record
 from gpt2cli.settings import Settings
-from gpt2cli.store import Listener
+from gpt2cli.store.store import Listener
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import ResultWriter

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,8 @@ from typing import Any
 from export.whole import sync_folder
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import is_model_folder, read_manifest, read_model_folder
-from gpt2cli.store.exports import describe_folder
+from gpt2cli.store.exports import describe_folder, readable_models_folders
 from gpt2cli.store.names import HUB_ALIASES, STARTER, FolderName, HubName, parse_name
-from gpt2cli.store.places import readable_models_folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,50 +37,50 @@ def list_cached() -> list[CachedModel]:
 
 def summarise_folder(path: Path) -> CachedModel:
     """Return what a list tells of a model folder, in the cache or not; its fault, if damaged."""
-    name, revision, precision = _name(path)
+    name, revision, precision = _read_name(path)
+    size, fault = 0, None
     try:
         size = sum(file.stat().st_size for file in path.glob("[!.]*"))
         read_model_folder(path)
     except ModelError as error:
-        return CachedModel(name, revision, precision, size, path, str(error))
+        fault = str(error)
     except OSError as error:
-        return CachedModel(name, revision, precision, 0, path, f"{path}: {error.strerror}")
-    return CachedModel(name, revision, precision, size, path)
+        fault = f"{path}: {error.strerror}"
+    return CachedModel(name, revision, precision, size, path, fault)
 
 
-def find_described(
-    name: str, *, revision: str | None = None, precision: str | None = None
+def find_cached(
+    name: str,
+    *,
+    revision: str | None = None,
+    precision: str | None = None,
+    folders: bool = False,
 ) -> list[CachedModel]:
-    """Return the models that `name` means as `find_cached` does, or the model folder that it is.
+    """Return the cached models that `name` means, of that revision and precision if given.
+
+    `revision` is the beginning of a commit. With `folders` a name may also be that of a model
+    folder of the user's own.
 
     Raises:
         ModelError: if there is none.
     """
     folder = Path(os.path.expanduser(name))  # noqa: PTH111 (pathlib's raises for an unknown user)
-    if name in (STARTER, *HUB_ALIASES) or not is_model_folder(folder):
-        return find_cached(name, revision=revision, precision=precision)
-    found = _choose([summarise_folder(folder)], revision, precision)
-    if not found:
-        raise ModelError(f"{name} is a model folder of another revision or precision")
-    return found
-
-
-def find_cached(
-    name: str, *, revision: str | None = None, precision: str | None = None
-) -> list[CachedModel]:
-    """Return the cached models that `name` means, of that revision and precision if given.
-
-    `revision` is the beginning of a commit.
-
-    Raises:
-        ModelError: if there is none.
-    """
-    wanted = _cached_name(name)
-    named = [model for model in list_cached() if wanted in (model.name, model.path.name)]
-    found = _choose(named, revision, precision)
+    if folders and name not in (STARTER, *HUB_ALIASES) and is_model_folder(folder):
+        named, where = [summarise_folder(folder)], "a model folder"
+    else:
+        cached = list_cached()
+        wanted = _find_cached_name(name, cached)
+        named = [model for model in cached if wanted in (model.name, model.path.name)]
+        where = "in the cache"
+    found = [
+        model
+        for model in named
+        if (revision is None or (model.revision or "").startswith(revision))
+        and precision in (None, model.precision)
+    ]
     if not found:
         other = " of that revision or precision" if named else ""
-        raise ModelError(f"{name} is not in the cache{other}; `gpt2 models list` shows what is")
+        raise ModelError(f"{name} is not {where}{other}; `gpt2 models list` shows what is")
     return found
 
 
@@ -134,20 +133,9 @@ def _list_folders(models: Path) -> list[Path]:
         return []
 
 
-def _choose(
-    models: Iterable[CachedModel], revision: str | None, precision: str | None
-) -> list[CachedModel]:
-    return [
-        model
-        for model in models
-        if (revision is None or (model.revision or "").startswith(revision))
-        and precision in (None, model.precision)
-    ]
-
-
-def _cached_name(name: str) -> str:
+def _find_cached_name(name: str, cached: Sequence[CachedModel]) -> str:
     """Return the name under which the cache knows what the user calls `name`."""
-    if name == STARTER or any(name == model.path.name for model in list_cached()):
+    if name == STARTER or any(name == model.path.name for model in cached):
         return name
     meaning = parse_name(name)
     if isinstance(meaning, HubName):
@@ -155,17 +143,13 @@ def _cached_name(name: str) -> str:
     return str(meaning.path.resolve()) if isinstance(meaning, FolderName) else name
 
 
-def _name(path: Path) -> tuple[str, str | None, str]:
+def _read_name(path: Path) -> tuple[str, str | None, str]:
     """Return name, commit and precision, also of a model that is damaged."""
     try:
         manifest = read_manifest(path)
-        name, commit = _name_source(manifest["source"], path)
-        return name, commit, str(manifest["precision"])
+        source, precision = manifest["source"], str(manifest["precision"])
+        if "repo" in source:
+            return str(source["repo"]), str(source["commit"]), precision
+        return str(source.get("name") or source.get("path", path)), None, precision
     except (ModelError, LookupError, TypeError, AttributeError):
         return path.name, None, "?"
-
-
-def _name_source(source: Mapping[str, Any], path: Path) -> tuple[str, str | None]:
-    if "repo" in source:
-        return str(source["repo"]), str(source["commit"])
-    return str(source.get("name") or source.get("path", path)), None

@@ -5,8 +5,10 @@ The only module that imports the exporter, and only when something is to be expo
 
 import hashlib
 import json
+import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from export.whole import locked, remove_leftovers
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import GRAPH_VERSION, ModelFolder, read_model_folder
 from gpt2cli.store.hub_files import find_damaged
-from gpt2cli.store.places import readable_models_folders, writable_models_folder
+from gpt2cli.store.memory import cache_folder
 
 Report = Callable[[str], None]
 
@@ -62,7 +64,7 @@ def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report
     found = find_exported(key)
     if found is not None:
         return found
-    models = writable_models_folder(note)
+    models = _writable_models_folder(note)
     folder = models / key.folder_name
     remove_leftovers(models)
     stage(f"waiting for another gpt2 that exports {key.label}")
@@ -90,7 +92,7 @@ def _make_way(folder: Path, label: str, note: Report) -> None:
         return
     try:
         read_model_folder(folder)
-        note(f"{label} has changed since it was exported; its old export goes")
+        note(f"{label} has changed since it was exported; its old export is replaced")
     except ModelError:
         note(f"the exported {label} is damaged; exporting it again")
         shutil.rmtree(folder)
@@ -101,18 +103,18 @@ def export_to(
     out: Path,
     *,
     precision: str,
-    origin: Mapping[str, Any] | None = None,
+    origin: Mapping[str, Any],
     full_check: bool = False,
     force: bool = False,
-    note: Report = lambda text: None,
-    stage: Report = lambda text: None,
+    note: Report,
+    stage: Report,
 ) -> None:
     """Convert a checkpoint folder to the model folder `out`.
 
     Raises:
         ModelError: if it cannot be read, converted or written.
     """
-    with _telling_damage(checkpoint, origin), _translated():
+    with _translated(checkpoint, origin):
         from export.convert import convert
         from export.storage import Precision
 
@@ -134,13 +136,10 @@ def write_tokenizer(checkpoint: Path, folder: Path, origin: Mapping[str, Any]) -
     Raises:
         ModelError: if the checkpoint's configuration or tokenizer cannot be read, or not written.
     """
-    from export.manifest import write_tokenizer_folder
+    with _translated(checkpoint, origin):
+        from export.manifest import write_tokenizer_folder
 
-    try:
-        with _telling_damage(checkpoint, origin), _translated():
-            write_tokenizer_folder(checkpoint, folder, graph_version=GRAPH_VERSION, origin=origin)
-    except OSError as error:
-        raise ModelError(f"the tokenizer of {checkpoint} cannot be read: {error}") from error
+        write_tokenizer_folder(checkpoint, folder, graph_version=GRAPH_VERSION, origin=origin)
     return read_model_folder(folder)
 
 
@@ -150,13 +149,9 @@ def local_origin(checkpoint: Path) -> dict[str, Any]:
     Raises:
         ModelError: if the folder cannot be read.
     """
-    try:
-        paths = sorted(
-            p for p in checkpoint.iterdir() if p.is_file() and not p.name.startswith(".")
-        )
-        stats = {path.name: path.stat() for path in paths}
-    except OSError as error:
-        raise ModelError(f"{checkpoint} cannot be read: {error.strerror}") from error
+    with _translated(checkpoint):
+        names = (path for path in checkpoint.iterdir() if path.is_file())
+        stats = {path.name: path.stat() for path in sorted(names) if path.name[0] != "."}
     return {
         "path": str(checkpoint.resolve()),
         "files": {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()},
@@ -173,7 +168,7 @@ def check_again(folder: ModelFolder, provider: str) -> None:
 
     if (onnxruntime.__version__, provider) in folder.checked:
         return
-    with _translated():
+    with _translated(folder.path):
         from export.check import recheck
 
         recheck(folder.path, provider)
@@ -185,34 +180,83 @@ def describe_folder(folder: Path) -> dict[str, Any]:
     Raises:
         ModelError: if its files cannot be read.
     """
-    from export.folder_weights import describe
+    with _translated(folder):
+        from export.folder_weights import describe
 
-    try:
-        with _translated():
-            return describe(folder)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{folder} cannot be read: {error}; export again") from error
+        return describe(folder)
 
 
 @contextmanager
-def _telling_damage(checkpoint: Path, origin: Mapping[str, Any] | None) -> Iterator[None]:
-    """Where a download cannot be converted, tell if that is because it is damaged."""
-    try:
-        yield
-    except ModelError as error:
-        repo = (origin or {}).get("repo")
-        damaged = ", ".join(find_damaged(checkpoint)) if repo else ""
-        if not damaged:
-            raise
-        mended = f"`gpt2 models pull {repo}` mends it"
-        raise ModelError(f"the download of {repo} is damaged: {damaged}; {mended}") from error
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
+def _translated(folder: Path, origin: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Raise what is wrong with a folder as a ModelError; tell a download that is damaged."""
     from export.errors import ExportError
 
     try:
         yield
     except ExportError as error:
-        raise ModelError(str(error)) from error
+        repo = (origin or {}).get("repo")
+        damaged = ", ".join(find_damaged(folder)) if repo else ""
+        if not damaged:
+            raise ModelError(str(error)) from error
+        mended = f"`gpt2 models pull {repo}` mends it"
+        raise ModelError(f"the download of {repo} is damaged: {damaged}; {mended}") from error
+    except OSError as error:
+        raise ModelError(f"{folder} cannot be read: {error.strerror or error}") from error
+
+
+def spare_models_folder() -> Path:
+    """Return the private temporary folder of models, for where the cache cannot be written."""
+    owner = os.getuid() if hasattr(os, "getuid") else "user"
+    return Path(tempfile.gettempdir()) / f"gpt2-cache-{owner}"
+
+
+def readable_models_folders() -> list[Path]:
+    """Return the folders that may hold exported models: the cache's, and the temporary one."""
+    spare = spare_models_folder()
+    with suppress(OSError):
+        if _find_foreign_owner(spare) is None:
+            return [_models_folder(), spare]
+    return [_models_folder()]
+
+
+def _models_folder() -> Path:
+    return cache_folder() / "models"
+
+
+def _writable_models_folder(note: Report) -> Path:
+    """Return the cache's folder of models, or a private temporary one if it cannot be written.
+
+    Raises:
+        ModelError: if neither can.
+    """
+    usual = _models_folder()
+    reason = _try_write(usual)
+    if reason is None:
+        return usual
+    other = spare_models_folder()
+    other_reason = _try_write(other) or _find_foreign_owner(other)
+    if other_reason is not None:
+        raise ModelError(
+            f"no place for exported models: {usual}: {reason}; {other}: {other_reason}; "
+            "set XDG_CACHE_HOME to a folder that can be written"
+        )
+    note(f"{usual} cannot be written ({reason}); using {other}")
+    return other
+
+
+def _try_write(folder: Path) -> str | None:
+    """Return why nothing can be written in `folder`; None if it can."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return None
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _find_foreign_owner(folder: Path) -> str | None:
+    """Guard against a folder that somebody else laid in the shared temporary directory."""
+    found = folder.lstat()
+    if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022):
+        return "it belongs to, or can be written by, somebody else"
+    return None

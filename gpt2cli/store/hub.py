@@ -1,86 +1,54 @@
-"""Downloads checkpoints from the Hugging Face hub; only it and `hub_errors` know huggingface_hub.
-
-A checkpoint in the hub's own cache is used without asking the network.
-"""
+"""Downloads checkpoints from the Hugging Face hub by huggingface_hub, and goes on with them."""
 
 import logging
 import os
+import threading
 import warnings
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from export.whole import replacing
+from export.whole import give_name, replacing
 from gpt2cli.errors import HubError
-from gpt2cli.store.answers import answer_within
-from gpt2cli.store.hub_blobs import download_blob, drop_copied_blob
 from gpt2cli.store.hub_errors import translate
-from gpt2cli.store.hub_files import HubFile, choose_files, find_missing
+from gpt2cli.store.hub_files import HubFile, choose_files
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
-
-DEFAULT_REVISION: Final = "main"
 
 _SILENCE_SECONDS: Final = 4.0  # of the hub, in its answer to the first question
 _ANSWER_SECONDS: Final = 10.0  # all of that answer, with the name server's
 _OFFLINE_VARIABLES: Final = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A downloaded checkpoint: its folder, and the commit it is of."""
-
-    folder: Path
-    commit: str
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """The hub and its cache on this machine; None is what huggingface_hub's environment says."""
+    """The hub and its cache on this machine; None is what huggingface_hub's environment says.
+
+    A snapshot is the folder of a downloaded checkpoint, named by its commit.
+    """
 
     endpoint: str | None = None
     cache: Path | None = None
 
-    def find_downloaded(self, repo: str, revision: str, *, weights: bool = True) -> Snapshot | None:
-        """Return the checkpoint from the hub's cache if all of it is there; asks no network.
-
-        `weights`: whether those are needed, or the files that describe it are all.
-        """
-        folder = self._find_folder(repo, revision)
-        if folder is None or find_missing(folder, weights=weights):
-            return None
-        return Snapshot(folder, folder.name)
-
-    def explain_missing(self, repo: str, revision: str, *, weights: bool = True) -> str:
-        """Return why `find_downloaded` finds nothing, for the user."""
-        folder = self._find_folder(repo, revision)
-        if folder is None:
-            return f"{repo} is not on this machine"
-        missing = ", ".join(find_missing(folder, weights=weights))
-        return f"the download of {repo} is incomplete: missing {missing}"
-
-    def _find_folder(self, repo: str, revision: str) -> Path | None:
+    def find_snapshot(self, repo: str, revision: str) -> Path | None:
+        """Return what the hub's cache has of a checkpoint, complete or not; asks no network."""
         _check_library()
-        from huggingface_hub import errors, snapshot_download
+        from huggingface_hub import try_to_load_from_cache
 
         try:
-            found = snapshot_download(
-                repo,
-                revision=revision,
-                cache_dir=self.cache,
-                allow_patterns=["config.json"],  # what else there is, is looked at here
-                local_files_only=True,
-            )
-        except (OSError, ValueError, errors.CachedRepoTreeNotFoundError):
+            config = try_to_load_from_cache(repo, "config.json", self.cache, revision)
+        except (OSError, ValueError):
             return None
-        return Path(found)
+        return Path(config).parent if isinstance(config, str) else None
 
-    def download(
-        self, repo: str, revision: str, *, progress: bool, weights: bool = True
-    ) -> Snapshot:
-        """Download what lacks of a checkpoint, and what is there but not as the hub lists it.
+    def download(self, repo: str, revision: str, *, progress: bool, weights: bool = True) -> Path:
+        """Return the snapshot, after downloading what is missing or not as the hub lists it.
 
         `progress` shows huggingface_hub's bar on stderr.
 
@@ -92,26 +60,21 @@ class Hub:
 
         # Its warnings of retries and missing logins are told as errors, or not at all.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+        disable_progress_bars()
         try:
             info = answer_within(_ANSWER_SECONDS, lambda: self._ask(repo, revision))
             if info.sha is None:
                 raise LookupError("the hub names no commit")
-            listed = {file.name: file for file in _list_files(info)}
-            descriptions, large = choose_files(repo, listed, weights=weights)
-            disable_progress_bars()
-            paths = [self._fetch(repo, info.sha, file) for file in descriptions]
-            if progress:
-                _show_progress()
-            for file in large:
-                download_blob(repo, info.sha, file, endpoint=self.endpoint, cache=self.cache)
-                drop_copied_blob(self._fetch(repo, info.sha, file), file)
+            for file in choose_files(repo, _list_files(info), weights=weights):
+                if file.sha256 and progress:
+                    _show_progress()
+                snapshot = self._fetch(repo, info.sha, file).parent
         except HubError:
             raise
         except Exception as error:  # the HTTP library's own errors share no base with the hub's
             raise translate(repo, revision, error) from error
-        folder = paths[0].parent
-        _remember(folder, revision)
-        return Snapshot(folder, folder.name)
+        _remember(snapshot, revision)
+        return snapshot
 
     def _ask(self, repo: str, revision: str) -> "ModelInfo":
         """Ask once, for the commit and all files of it: this fails fast without a network."""
@@ -126,27 +89,99 @@ class Hub:
 
         Not by `snapshot_download` (2.4.0): it downloads on threads, which Ctrl-C does not end.
         """
-        from huggingface_hub import hf_hub_download
+        from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
         def fetch(*, anew: bool) -> Path:
-            return Path(
-                hf_hub_download(
-                    repo,
-                    file.name,
-                    revision=commit,
-                    cache_dir=self.cache,
-                    endpoint=self.endpoint,
-                    force_download=anew,
-                )
+            found = hf_hub_download(
+                repo,
+                file.name,
+                revision=commit,
+                cache_dir=self.cache,
+                endpoint=self.endpoint,
+                force_download=anew,
             )
+            return Path(found)
 
+        cached = isinstance(try_to_load_from_cache(repo, file.name, self.cache, commit), str)
+        blob = self._fetch_blob(repo, commit, file) if file.sha256 and not cached else None
         path = fetch(anew=False)
+        if blob is not None and not path.is_symlink():  # a copy, where links cannot be made
+            blob.unlink(missing_ok=True)
         if not file.is_whole(path):
             path = fetch(anew=True)
             if not file.is_whole(path):
                 reason = f"{file.name} of {repo} did not arrive as the hub lists it"
                 raise HubError(reason, "try later")
         return path
+
+    def _fetch_blob(self, repo: str, commit: str, file: HubFile) -> Path:
+        """Lay a large file into the hub's cache, going on with what an earlier download left.
+
+        huggingface_hub 2.4.0 always begins a file anew: `_download_to_tmp_and_move` removes what
+        it has when it is interrupted. But what lies in its cache under a file's hash it takes for
+        the file, and `http_get` goes on with one. The name until then is that of earlier versions.
+        """
+        from huggingface_hub import constants, hf_hub_url
+        from huggingface_hub.file_download import http_get, repo_folder_name
+        from huggingface_hub.utils import (  # type: ignore[attr-defined]
+            WeakFileLock,
+            build_hf_headers,
+        )
+
+        root = Path(self.cache or constants.HF_HUB_CACHE)
+        name = repo_folder_name(repo_id=repo, repo_type="model")
+        blob, locks = root / name / "blobs" / str(file.sha256), root / ".locks" / name
+        partial = blob.with_name(f"{blob.name}.incomplete")
+        for folder in (blob.parent, locks):
+            folder.mkdir(parents=True, exist_ok=True)
+        with WeakFileLock(locks / f"{file.sha256}.lock"):  # the one of huggingface_hub itself
+            if blob.exists():
+                return blob
+            with partial.open("ab") as stream:
+                if file.size is not None and stream.tell() > file.size:
+                    stream.truncate(0)
+                    stream.seek(0)
+                http_get(
+                    hf_hub_url(repo, file.name, revision=commit, endpoint=self.endpoint),
+                    stream,
+                    resume_size=stream.tell(),
+                    headers=build_hf_headers(),
+                    expected_size=file.size,
+                    displayed_filename=file.name,
+                )
+            give_name(partial, blob)
+        return blob
+
+
+def answer_within(seconds: float, ask: Callable[[], _Answer]) -> _Answer:
+    """Return what `ask` returns or raises; one that takes longer is left behind.
+
+    On a thread: a silent name server knows no time-out of ours, and Ctrl-C is not heard meanwhile.
+
+    Raises:
+        TimeoutError: if there is no answer by then.
+    """
+    future: Future[_Answer] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(ask())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return future.result(timeout=seconds)
+    except TimeoutError as error:
+        if future.done():
+            raise
+        raise TimeoutError(f"no answer within {seconds:.0f} s") from error
+
+
+def find_offline_variable() -> str | None:
+    """Return the variable that switches offline mode on, as huggingface_hub reads it; or None."""
+    name = next((name for name in _OFFLINE_VARIABLES if os.environ.get(name)), "")
+    return name if os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} else None
 
 
 def _check_library() -> None:
@@ -158,33 +193,19 @@ def _check_library() -> None:
     try:
         import huggingface_hub.constants  # noqa: F401
     except ValueError as error:
-        reason = f"huggingface_hub does not start ({error})"
         raise HubError(
-            reason, "check HF_ENDPOINT and the other variables that begin with HF_"
+            f"huggingface_hub does not start ({error})",
+            "check HF_ENDPOINT and the other variables that begin with HF_",
         ) from error
 
 
-def is_offline() -> bool:
-    """Tell whether the user's environment forbids the network, as huggingface_hub reads it."""
-    return find_offline_variable() is not None
-
-
-def find_offline_variable() -> str | None:
-    """Return the variable that forbids the network; None if none does."""
-    name = next((name for name in _OFFLINE_VARIABLES if os.environ.get(name)), "")
-    return name if os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} else None
-
-
-def _list_files(info: "ModelInfo") -> list[HubFile]:
-    return [
-        HubFile(
-            file.rfilename,
-            size=file.size,
-            sha256=file.lfs.sha256 if file.lfs is not None else None,
-            blob_id=file.blob_id if file.lfs is None else None,
+def _list_files(info: "ModelInfo") -> dict[str, HubFile]:
+    return {
+        file.rfilename: HubFile(
+            file.rfilename, file.size, file.lfs.sha256 if file.lfs else file.blob_id
         )
         for file in info.siblings or ()
-    ]
+    }
 
 
 def _show_progress() -> None:
@@ -194,15 +215,15 @@ def _show_progress() -> None:
         enable_progress_bars()
 
 
-def _remember(folder: Path, revision: str) -> None:
+def _remember(snapshot: Path, revision: str) -> None:
     """Let the hub's cache know a snapshot by its branch or tag, as huggingface_hub does.
 
     At the end: until all of it is there, the name means what it meant before.
     """
-    if revision == folder.name:
+    if revision == snapshot.name:
         return
-    reference = folder.parents[1] / "refs" / revision
+    reference = snapshot.parents[1] / "refs" / revision
     with suppress(OSError):
         reference.parent.mkdir(parents=True, exist_ok=True)
         with replacing(reference) as file:
-            file.write(folder.name.encode())
+            file.write(snapshot.name.encode())

@@ -1,4 +1,4 @@
-"""A checkpoint's files on the hub: which are needed, which lack, and which are whole."""
+"""A checkpoint's files on the hub: which are needed, which are missing, and which are whole."""
 
 import hashlib
 import re
@@ -30,38 +30,47 @@ WEIGHTS: Final = (
 )
 # The forms of tokenizers: all files of one.
 _TOKENIZERS: Final = (("tokenizer.json",), ("vocab.json", "merges.txt"))
+_SHA256_DIGITS: Final = 64
+_DIGEST: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file as the hub lists it; None is what it does not say."""
+    """A file as the hub lists it; what the hub does not tell is None.
+
+    The digest of a large file is its sha256, that of a small one its name as a git object. In
+    huggingface_hub's cache the content lies under this name.
+    """
 
     name: str
-    size: int | None = None  # bytes
-    sha256: str | None = None  # of a large file
-    blob_id: str | None = None  # of a small file: its git object's name
+    size: int | None
+    digest: str | None
+
+    @property
+    def sha256(self) -> str | None:
+        """The digest of a large file; None for a small one."""
+        return self.digest if self.digest and len(self.digest) == _SHA256_DIGITS else None
 
     def is_whole(self, path: Path) -> bool:
         """Tell whether `path` holds what the hub lists; reads all of it."""
         try:
-            size = path.stat().st_size
-            if self.size not in (None, size):
+            if self.size not in (None, path.stat().st_size):
                 return False
-            with path.open("rb") as file:
-                if self.sha256 is not None:
-                    return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
-                if self.blob_id is not None:
-                    blob = b"blob %d\0%b" % (size, file.read())
-                    return hashlib.sha1(blob, usedforsecurity=False).hexdigest() == self.blob_id
+            return self.digest in (None, self._find_digest(path))
         except OSError:
             return False
-        return True
+
+    def _find_digest(self, path: Path) -> str:
+        with path.open("rb") as file:
+            if self.sha256:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+            content = file.read()
+        blob = b"blob %d\0%b" % (len(content), content)
+        return hashlib.sha1(blob, usedforsecurity=False).hexdigest()
 
 
-def choose_files(
-    repo: str, listed: Mapping[str, HubFile], *, weights: bool
-) -> tuple[list[HubFile], list[HubFile]]:
-    """Return the descriptions and the weights that a conversion reads of those in a repository.
+def choose_files(repo: str, listed: Mapping[str, HubFile], *, weights: bool) -> list[HubFile]:
+    """Return the files that a conversion reads of those in a repository, the weights last.
 
     `weights`: whether those are wanted.
 
@@ -71,32 +80,23 @@ def choose_files(
     descriptions = [listed[name] for name in _DESCRIPTIONS if name in listed]
     form = next(((name, shard) for name, shard in WEIGHTS if name in listed), None)
     if "config.json" not in listed or (weights and form is None):
-        lacking = "config.json" if "config.json" not in listed else "model.safetensors"
-        raise HubError(f"{repo} has no {lacking}", "expected a GPT-2 checkpoint")
+        missing = "config.json" if "config.json" not in listed else "model.safetensors"
+        raise HubError(f"{repo} has no {missing}", "expected a GPT-2 checkpoint")
     if form is None or not weights:
-        return descriptions, []
+        return descriptions
     name, shard = form
     shards = [other for other in sorted(listed) if shard is not None and shard.fullmatch(other)]
-    return descriptions, [listed[name] for name in (name, *shards)]
+    return descriptions + [listed[name] for name in (name, *shards)]
 
 
 def find_damaged(folder: Path) -> list[str]:
-    """Return the files of a snapshot that are not what was downloaded; reads all of them.
-
-    huggingface_hub names what a snapshot links to by its sha256, or by its git object's name.
-    """
-    damaged = []
-    for path in sorted(folder.iterdir()):
-        digest = path.resolve().name
-        if re.fullmatch(r"[0-9a-f]{64}", digest):
-            listed = HubFile(path.name, sha256=digest)
-        elif re.fullmatch(r"[0-9a-f]{40}", digest):
-            listed = HubFile(path.name, blob_id=digest)
-        else:
-            continue
-        if not listed.is_whole(path):
-            damaged.append(path.name)
-    return damaged
+    """Return the files of a snapshot that are not what was downloaded; reads all of them."""
+    blobs = {path: path.resolve().name for path in sorted(folder.iterdir())}
+    return [
+        path.name
+        for path, digest in blobs.items()
+        if _DIGEST.fullmatch(digest) and not HubFile(path.name, None, digest).is_whole(path)
+    ]
 
 
 def find_missing(folder: Path, *, weights: bool) -> list[str]:

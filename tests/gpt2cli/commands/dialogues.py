@@ -14,7 +14,7 @@ from gpt2cli.engine.devices import Device
 from gpt2cli.loading import LoadedModel
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.settings import Given, Settings
-from gpt2cli.store import StoredModel
+from gpt2cli.store.store import StoredModel
 from gpt2cli.terminal.chat_input import Entry, read_entry
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.replies import ReplyRecords, TextReplies

@@ -15,7 +15,7 @@ from gpt2cli.doctor.surroundings import (
     list_places,
     look_at,
 )
-from gpt2cli.store.places import cache_folder
+from gpt2cli.store.memory import cache_folder
 
 
 def test_a_place_has_the_size_of_its_files(tmp_path: pathlib.Path) -> None:

@@ -10,15 +10,9 @@ import pytest
 
 from gpt2cli.doctor.surroundings import check_models
 from gpt2cli.errors import ModelError
-from gpt2cli.store import (
-    Hub,
-    describe_model,
-    find_cached,
-    find_model,
-    list_cached,
-    pull_model,
-    remove_cached,
-)
+from gpt2cli.store.catalogue import describe_model, find_cached, list_cached, remove_cached
+from gpt2cli.store.hub import Hub
+from gpt2cli.store.store import Store
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.store.conftest import Told
 from tests.hub_server import COMMIT, OTHER_COMMIT, serve_hub
@@ -33,7 +27,7 @@ _REPO = "openai-community/gpt2"
 def checkpoint(model_folders: ModelFolders, told: Told) -> pathlib.Path:
     """Return a checkpoint whose export is in the cache."""
     path = model_folders.checkpoint(_SHAPE)
-    find_model(str(path), listener=told)
+    Store(listener=told).find(str(path))
     return path
 
 
@@ -53,7 +47,7 @@ def test_a_listed_model_tells_its_source_precision_and_real_size(checkpoint: pat
 
 def test_the_starter_is_listed_by_its_name(told: Told) -> None:
     """Not by the path of the installed package."""
-    find_model("starter", listener=told)
+    Store(listener=told).find("starter")
 
     assert [model.name for model in list_cached()] == ["starter"]
 
@@ -131,7 +125,7 @@ def test_a_removal_that_was_cut_leaves_no_model(
         remove_cached(list_cached())
     assert list_cached() == []
 
-    path = find_model(str(checkpoint), listener=told).folder.path
+    path = Store(listener=told).find(str(checkpoint)).folder.path
     assert list(path.parent.glob(".*.partial")) == []
 
 
@@ -158,7 +152,7 @@ def test_a_folder_that_cannot_be_read_hides_no_other(
     checkpoint: pathlib.Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is listed by its folder's name with the reason."""
-    find_model("starter", listener=told)
+    Store(listener=told).find("starter")
     [hidden] = [model.path for model in list_cached() if model.name != "starter"]
     glob = pathlib.Path.glob
 
@@ -207,9 +201,9 @@ def test_models_are_found_by_alias_and_commit(
     """Two commits of one model lie side by side and can be told apart."""
     with serve_hub({_REPO: model_folders.checkpoint(_SHAPE)}) as server:
         hub = Hub(server.address, home / "hub")
-        find_model("gpt2", listener=told, hub=hub)
+        Store(listener=told, hub=hub).find("gpt2")
         server.commit = OTHER_COMMIT
-        pull_model("124M", listener=told, hub=hub)
+        Store(listener=told, hub=hub).pull("124M")
 
     assert {model.revision for model in find_cached("gpt2")} == {COMMIT, OTHER_COMMIT}
     assert [m.revision for m in find_cached(_REPO, revision=COMMIT[:7])] == [COMMIT]
@@ -233,6 +227,6 @@ def test_a_removed_model_is_made_again_when_it_is_asked_for(
     """Removing is never more than freeing space."""
     remove_cached(list_cached())
 
-    find_model(str(checkpoint), listener=told)
+    Store(listener=told).find(str(checkpoint))
 
     assert len(list_cached()) == 1

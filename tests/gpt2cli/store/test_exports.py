@@ -16,7 +16,8 @@ from export.storage import Precision
 from export.whole import replacing_folder
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import read_model_folder
-from gpt2cli.store import exports, list_cached
+from gpt2cli.store import exports
+from gpt2cli.store.catalogue import list_cached
 from gpt2cli.store.exports import ExportKey, check_again, export_once, find_exported, local_origin
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.store.conftest import Told
@@ -72,7 +73,7 @@ def test_a_changed_checkpoint_is_exported_again_in_place_of_the_old_export(
         assert read_model_folder(again).source == local_origin(checkpoint)
         assert list(again.parent.glob("[!.]*")) == [again]
     assert again == first
-    assert sum("its old export goes" in note for note in told.notes) == 3
+    assert sum("its old export is replaced" in note for note in told.notes) == 3
 
 
 def test_an_export_that_failed_leaves_the_old_one(checkpoint: pathlib.Path, told: Told) -> None:
@@ -322,7 +323,7 @@ def test_a_cache_that_holds_everything_needs_no_writing(
 
     for name in ("os.mkdir", "os.rename", "os.replace", "os.unlink", "tempfile.mkdtemp"):
         monkeypatch.setattr(name, refuse)
-    monkeypatch.setattr("gpt2cli.store.exports.writable_models_folder", refuse)
+    monkeypatch.setattr("gpt2cli.store.exports._writable_models_folder", refuse)
 
     assert _export(checkpoint, told) == folder
     check_again(read_model_folder(folder), "CPUExecutionProvider")

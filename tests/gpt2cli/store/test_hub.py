@@ -28,7 +28,7 @@ _TIMEOUT: Final = 120
 _PROGRAM: Final = """
 import json, sys
 from gpt2cli.errors import Gpt2Error
-from gpt2cli.store import find_model, pull_model
+from gpt2cli.store.store import Store
 class Told:
     watched = False
     def __init__(self): self.notes = []
@@ -36,9 +36,9 @@ class Told:
     def stage(self, text): pass
     def pause(self): pass
 told = Told()
-find = pull_model if sys.argv[2] == "pull" else find_model
+store = Store(listener=told)
 try:
-    model = find(sys.argv[1], listener=told)
+    model = (store.pull if sys.argv[2] == "pull" else store.find)(sys.argv[1])
     print(json.dumps({"commit": model.revision, "notes": told.notes}))
 except Gpt2Error as error:
     print(json.dumps({"error": str(error)}))

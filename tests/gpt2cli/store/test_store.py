@@ -12,17 +12,11 @@ import pytest
 from export.storage import Precision
 from gpt2cli.errors import HubError, ModelError, UsageError
 from gpt2cli.model_folder import read_model_folder
-from gpt2cli.store import (
-    Hub,
-    export_to,
-    find_checkpoint,
-    find_model,
-    find_tokenizer,
-    list_cached,
-    pull_model,
-)
-from gpt2cli.store.default import DefaultMemory, describe_way, recall_default, remember_default
-from gpt2cli.store.store import STARTER_FOLDER
+from gpt2cli.store.catalogue import list_cached
+from gpt2cli.store.exports import ExportKey, export_once
+from gpt2cli.store.hub import Hub
+from gpt2cli.store.memory import DefaultMemory, describe_way, recall_default, remember_default
+from gpt2cli.store.store import STARTER_FOLDER, Store
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.store.conftest import Told
@@ -58,7 +52,7 @@ def test_a_hub_model_is_downloaded_exported_and_known_by_its_commit(
     hub: Hub, server: HubServer, told: Told
 ) -> None:
     """Only the files that a conversion reads are fetched."""
-    model = find_model("gpt2", listener=told, hub=hub)
+    model = Store(listener=told, hub=hub).find("gpt2")
 
     assert (model.name, model.revision) == (_DEFAULT, COMMIT)
     fetched = {r.rpartition("/")[2] for r in server.requests if "/resolve/" in r}
@@ -67,10 +61,10 @@ def test_a_hub_model_is_downloaded_exported_and_known_by_its_commit(
 
 def test_the_second_time_the_network_is_not_asked(hub: Hub, server: HubServer, told: Told) -> None:
     """Cached means no request at all."""
-    first = find_model("gpt2", listener=told, hub=hub)
+    first = Store(listener=told, hub=hub).find("gpt2")
     server.requests.clear()
 
-    second = find_model("124M", listener=told, hub=hub)
+    second = Store(listener=told, hub=hub).find("124M")
 
     assert second == first
     assert server.requests == []
@@ -80,11 +74,11 @@ def test_a_checkpoint_in_the_hubs_cache_needs_no_network(
     hub: Hub, server: HubServer, told: Told, home: pathlib.Path
 ) -> None:
     """What another tool downloaded is exported without asking."""
-    find_model("gpt2", listener=told, hub=hub)
+    Store(listener=told, hub=hub).find("gpt2")
     shutil.rmtree(home / "cache")
     server.requests.clear()
 
-    model = find_model("gpt2", offline=True, listener=told, hub=hub)
+    model = Store(offline=True, listener=told, hub=hub).find("gpt2")
 
     assert model.revision == COMMIT
     assert server.requests == []
@@ -95,7 +89,7 @@ def test_offline_without_the_model_is_an_error_that_says_so(
 ) -> None:
     """Offline never asks."""
     with pytest.raises(HubError, match="not on this machine"):
-        find_model("gpt2", offline=True, listener=told, hub=hub)
+        Store(offline=True, listener=told, hub=hub).find("gpt2")
     assert server.requests == []
 
 
@@ -108,7 +102,7 @@ def test_the_environment_can_forbid_the_network(
     monkeypatch.setenv(variable, "1")
 
     with pytest.raises(HubError, match=variable):
-        find_model("gpt2", listener=told, hub=hub)
+        Store(listener=told, hub=hub).find("gpt2")
     assert server.requests == []
 
 
@@ -131,14 +125,14 @@ def test_a_refusal_of_the_hub_is_one_line_that_says_what_to_do(
     server.refusal = (status, code)
 
     with pytest.raises(HubError, match=told_to_do) as caught:
-        find_model("gpt2", listener=told, hub=hub)
+        Store(listener=told, hub=hub).find("gpt2")
     assert "\n" not in str(caught.value)
 
 
 def test_a_name_that_the_hub_cannot_have_is_one_line(hub: Hub, told: Told) -> None:
     """It looks like an id; huggingface_hub knows that none is like it."""
     with pytest.raises(HubError, match=r"^a--b/c is no hub id; expected owner/name"):
-        find_model("a--b/c", listener=told, hub=hub)
+        Store(listener=told, hub=hub).find("a--b/c")
 
 
 def test_what_answers_in_the_hubs_place_is_one_line_that_says_so(
@@ -148,7 +142,7 @@ def test_what_answers_in_the_hubs_place_is_one_line_that_says_so(
     server.page = b"<html>Welcome!</html>"
 
     with pytest.raises(HubError, match=r"is not the hub; check HF_ENDPOINT") as caught:
-        find_model("gpt2", listener=told, hub=hub)
+        Store(listener=told, hub=hub).find("gpt2")
     assert "\n" not in str(caught.value)
 
 
@@ -159,7 +153,7 @@ def test_a_hub_cache_that_cannot_be_written_is_one_line_that_says_what_to_set(
     (home / "file").touch()
 
     with pytest.raises(HubError, match="set HF_HOME") as caught:
-        find_model("gpt2", listener=told, hub=Hub(server.address, home / "file" / "hub"))
+        Store(listener=told, hub=Hub(server.address, home / "file" / "hub")).find("gpt2")
     assert "\n" not in str(caught.value)
 
 
@@ -187,12 +181,12 @@ def test_pull_mends_a_download_that_was_damaged(
     whole = file.read_bytes()
     file.resolve().write_bytes(damage(whole))
     if damage is not _flip_a_bit:  # which no conversion sees
-        found = find_checkpoint("gpt2", offline=True, listener=told, hub=hub)
+        found = Store(offline=True, listener=told, hub=hub).find_checkpoint("gpt2")
         with pytest.raises(ModelError, match=rf"damaged: {name}; `gpt2 models pull {_DEFAULT}`"):
-            export_to(found.folder, home / "own", precision="fp32", origin=found.origin)
+            export_once(found.folder, ExportKey("x", found.origin, "fp32"), note=print, stage=print)
     server.requests.clear()
 
-    assert pull_model("gpt2", listener=told, hub=hub).revision == COMMIT
+    assert Store(listener=told, hub=hub).pull("gpt2").revision == COMMIT
 
     assert file.read_bytes() == whole
     assert {r.rpartition("/")[2] for r in server.requests} == {"main", name}
@@ -205,7 +199,7 @@ def test_a_file_that_never_comes_as_the_hub_lists_it_is_told(
     monkeypatch.setattr("tests.hub_server._lfs", lambda path: _describe_another(path))
 
     with pytest.raises(HubError, match=r"model\.safetensors of .* as the hub lists it"):
-        find_model("gpt2", listener=told, hub=hub)
+        Store(listener=told, hub=hub).find("gpt2")
 
 
 def _describe_another(path: pathlib.Path) -> dict[str, object] | None:
@@ -222,19 +216,19 @@ def test_a_repository_without_weights_is_refused_by_the_file_that_lacks(
         (server.repositories[_DEFAULT] / name).unlink()
 
     with pytest.raises(HubError, match=r"has no model\.safetensors"):
-        find_model("gpt2", listener=told, hub=hub)
+        Store(listener=told, hub=hub).find("gpt2")
 
 
 def test_no_connection_is_one_line(no_hub: Hub, told: Told) -> None:
     """The HTTP library's error is translated."""
     with pytest.raises(HubError, match="could not be downloaded") as caught:
-        find_model("gpt2", listener=told, hub=no_hub)
+        Store(listener=told, hub=no_hub).find("gpt2")
     assert "\n" not in str(caught.value)
 
 
 def test_the_starter_runs_where_the_default_cannot_be_had(no_hub: Hub, told: Told) -> None:
     """No model named and no hub: the bundled one, one note with the reason, and no lie."""
-    model = find_model(None, listener=told, hub=no_hub)
+    model = Store(listener=told, hub=no_hub).find(None)
 
     assert model.name == "starter"
     [why] = [note for note in told.notes if "starter model" in note]
@@ -246,11 +240,11 @@ def test_a_failure_of_the_hub_is_remembered_for_a_while(
 ) -> None:
     """The second start does not wait for the hub, and gives the same reason."""
     server.refusal = (500, "")
-    find_model(None, listener=told, hub=hub)
+    Store(listener=told, hub=hub).find(None)
     server.requests.clear()
     server.refusal = None
 
-    model = find_model(None, listener=told, hub=hub)
+    model = Store(listener=told, hub=hub).find(None)
 
     assert model.name == "starter"
     assert server.requests == []
@@ -259,7 +253,7 @@ def test_a_failure_of_the_hub_is_remembered_for_a_while(
 
 def test_the_starter_is_known_by_what_is_in_its_files(no_hub: Hub, told: Told) -> None:
     """Not by their dates, which every install sets anew, nor by its card."""
-    source = find_model("starter", listener=told, hub=no_hub).folder.source
+    source = Store(listener=told, hub=no_hub).find("starter").folder.source
 
     weights = (STARTER_FOLDER / "model.safetensors").read_bytes()
     assert source["sha256"]["model.safetensors"] == hashlib.sha256(weights).hexdigest()
@@ -273,20 +267,20 @@ def test_another_way_to_the_hub_is_tried_at_once(
     """Who has just mended a proxy does not wait; no password of one is kept."""
     monkeypatch.setenv("https_proxy", "http://me:secret@127.0.0.1:9")
     remember_default(DefaultMemory(False, time.time(), "just now", describe_way()))
-    assert find_model(None, listener=told, hub=no_hub).name == "starter"
+    assert Store(listener=told, hub=no_hub).find(None).name == "starter"
     assert not any(b"secret" in path.read_bytes() for path in (home / "state").rglob("*.json"))
 
     monkeypatch.delenv("https_proxy")
-    assert find_model(None, listener=told, hub=hub).name == _DEFAULT
+    assert Store(listener=told, hub=hub).find(None).name == _DEFAULT
 
 
 def test_offline_is_a_reason_of_its_own(hub: Hub, told: Told) -> None:
     """Whatever the hub last said: it is not to be asked."""
     remember_default(DefaultMemory(hub_failed_at=time.time(), hub_failure="just now"))
 
-    assert find_model(None, offline=True, listener=told, hub=hub).name == "starter"
+    assert Store(offline=True, listener=told, hub=hub).find(None).name == "starter"
     [why] = [note for note in told.notes if "starter model" in note]
-    assert "offline mode forbids the network" in why
+    assert "offline mode is on" in why
     assert "just now" not in why
 
 
@@ -294,27 +288,27 @@ def test_after_some_minutes_the_hub_is_asked_again(hub: Hub, told: Told) -> None
     """A remembered failure gets old."""
     remember_default(DefaultMemory(hub_failed_at=time.time() - 3600, hub_failure="long ago"))
 
-    assert find_model(None, listener=told, hub=hub).name == _DEFAULT
+    assert Store(listener=told, hub=hub).find(None).name == _DEFAULT
 
 
 def test_a_named_model_is_tried_though_the_hub_failed_lately(hub: Hub, told: Told) -> None:
     """The memory is of the default that nobody named."""
     remember_default(DefaultMemory(hub_failed_at=time.time(), hub_failure="just now"))
 
-    assert find_model("gpt2", listener=told, hub=hub).name == _DEFAULT
+    assert Store(listener=told, hub=hub).find("gpt2").name == _DEFAULT
 
 
 def test_once_the_default_has_run_it_is_never_replaced(
     hub: Hub, server: HubServer, told: Told, home: pathlib.Path
 ) -> None:
     """Then a failure is an error, not another model."""
-    find_model(None, listener=told, hub=hub)
+    Store(listener=told, hub=hub).find(None)
     for folder in ("cache", "hub"):
         shutil.rmtree(home / folder)
     server.refusal = (500, "")
 
     with pytest.raises(HubError, match="answered 500"):
-        find_model(None, listener=told, hub=hub)
+        Store(listener=told, hub=hub).find(None)
 
 
 @pytest.mark.parametrize(
@@ -343,25 +337,25 @@ def test_nothing_stands_in_for_a_revision_that_is_not_there(
     remember_default(DefaultMemory(hub_failed_at=time.time(), hub_failure="just now"))
     server.refusal = (404, "RevisionNotFound")
     with pytest.raises(HubError, match="no revision typo"):
-        find_model(None, revision="typo", listener=told, hub=hub)
+        Store(revision="typo", listener=told, hub=hub).find(None)
 
     server.refusal = None
     remember_default(DefaultMemory())
-    assert find_model(None, listener=told, hub=hub).name == _DEFAULT
+    assert Store(listener=told, hub=hub).find(None).name == _DEFAULT
 
 
 def test_a_download_without_a_tokenizer_is_completed(
     hub: Hub, server: HubServer, told: Told, home: pathlib.Path
 ) -> None:
     """Another tool took the model alone."""
-    find_model("gpt2", listener=told, hub=hub)
+    Store(listener=told, hub=hub).find("gpt2")
     shutil.rmtree(home / "cache")
     for link in (home / "hub").rglob("tokenizer.json"):
         link.unlink()
     with pytest.raises(HubError, match=r"incomplete: missing tokenizer\.json"):
-        find_model("gpt2", offline=True, listener=told, hub=hub)
+        Store(offline=True, listener=told, hub=hub).find("gpt2")
 
-    assert find_model("gpt2", listener=told, hub=hub).name == _DEFAULT
+    assert Store(listener=told, hub=hub).find("gpt2").name == _DEFAULT
 
 
 def test_commits_of_several_revisions_are_known_side_by_side(
@@ -369,11 +363,11 @@ def test_commits_of_several_revisions_are_known_side_by_side(
 ) -> None:
     """Whatever characters they have."""
     for revision in ("main", "refs/pr/1", "v1.0"):
-        find_model("gpt2", revision=revision, listener=told, hub=hub)
+        Store(revision=revision, listener=told, hub=hub).find("gpt2")
     server.requests.clear()
 
     for revision in ("main", "refs/pr/1", "v1.0"):
-        assert find_model("gpt2", revision=revision, listener=told, hub=hub).revision == COMMIT
+        assert Store(revision=revision, listener=told, hub=hub).find("gpt2").revision == COMMIT
     assert server.requests == []
 
 
@@ -383,10 +377,10 @@ def test_a_tokenizer_is_taken_of_whatever_precision_is_there(
     """What reads no weights does not ask how they are stored."""
     names = [str(model_folders(_SHAPE, precision=Precision.INT8))]
     for name in (str(model_folders.checkpoint(_SHAPE)), "gpt2"):
-        find_model(name, precision="int8", listener=told, hub=hub)
+        Store(precision="int8", listener=told, hub=hub).find(name)
         names.append(name)
     for name in names:
-        with find_tokenizer(name, listener=told, hub=hub) as found:
+        with Store(listener=told, hub=hub).find_tokenizer(name) as found:
             assert found.folder.precision == "int8"
 
 
@@ -395,7 +389,7 @@ def test_for_a_tokenizer_no_weights_are_fetched_and_nothing_is_converted(
 ) -> None:
     """Who wants the model later downloads what is still missing."""
     for offline in (False, True):
-        with find_tokenizer("gpt2", offline=offline, listener=told, hub=hub) as found:
+        with Store(offline=offline, listener=told, hub=hub).find_tokenizer("gpt2") as found:
             assert (found.name, found.revision) == (_DEFAULT, COMMIT)
             assert Tokenizer(found.folder).encode_text("A") == [32]
     assert list_cached() == []
@@ -403,7 +397,7 @@ def test_for_a_tokenizer_no_weights_are_fetched_and_nothing_is_converted(
     assert fetched == {"config.json", "tokenizer.json"}
 
     server.requests.clear()
-    find_model("gpt2", listener=told, hub=hub)
+    Store(listener=told, hub=hub).find("gpt2")
     assert {r.rpartition("/")[2] for r in server.requests} == {"main", "model.safetensors"}
 
 
@@ -415,7 +409,7 @@ def test_a_checkpoint_without_weights_has_a_tokenizer(
     bare = shutil.copytree(whole, tmp_path / "bare")
     (bare / "model.safetensors").unlink()
 
-    with find_tokenizer(str(bare), listener=told) as found:
+    with Store(listener=told).find_tokenizer(str(bare)) as found:
         alone = found.folder
         text = alone.tokenizer_file.read_text()
     made = read_model_folder(model_folders.convert(whole))
@@ -427,7 +421,7 @@ def test_a_checkpoint_without_weights_has_a_tokenizer(
 
 def test_the_starters_tokenizer_stands_in_for_the_defaults(no_hub: Hub, told: Told) -> None:
     """As the starter does."""
-    with find_tokenizer(None, listener=told, hub=no_hub) as found:
+    with Store(listener=told, hub=no_hub).find_tokenizer(None) as found:
         assert found.name == "starter"
 
 
@@ -435,19 +429,19 @@ def test_after_the_defaults_tokenizer_alone_the_starter_may_still_stand_in(
     hub: Hub, server: HubServer, told: Told
 ) -> None:
     """The default has not run yet."""
-    with find_tokenizer(None, listener=told, hub=hub) as found:
+    with Store(listener=told, hub=hub).find_tokenizer(None) as found:
         assert found.name == _DEFAULT
     server.refusal = (500, "")
 
-    assert find_model(None, listener=told, hub=hub).name == "starter"
+    assert Store(listener=told, hub=hub).find(None).name == "starter"
 
 
 def test_a_checkpoint_folder_is_exported_once(model_folders: ModelFolders, told: Told) -> None:
     """Model takes a checkpoint folder."""
     checkpoint = model_folders.checkpoint(_SHAPE)
 
-    first = find_model(str(checkpoint), listener=told)
-    second = find_model(str(checkpoint), listener=told)
+    first = Store(listener=told).find(str(checkpoint))
+    second = Store(listener=told).find(str(checkpoint))
 
     assert first.folder.path == second.folder.path
     assert first.revision is None
@@ -457,7 +451,7 @@ def test_a_model_folder_is_taken_as_it_is(model_folders: ModelFolders, told: Tol
     """Model takes what `gpt2 export` wrote, wherever it lies."""
     folder = model_folders(_SHAPE)
 
-    model = find_model(str(folder), listener=told)
+    model = Store(listener=told).find(str(folder))
 
     assert model.folder.path == folder
     assert told.notes == []
@@ -468,7 +462,7 @@ def test_a_model_folder_of_another_precision_is_refused_naming_both(
 ) -> None:
     """A folder has one precision."""
     with pytest.raises(UsageError, match=r"precision: expected fp32.*found int8"):
-        find_model(str(model_folders(_SHAPE)), precision="int8", listener=told)
+        Store(precision="int8", listener=told).find(str(model_folders(_SHAPE)))
 
 
 def test_auto_is_what_the_caller_says_and_each_precision_has_a_folder(
@@ -478,7 +472,7 @@ def test_auto_is_what_the_caller_says_and_each_precision_has_a_folder(
     checkpoint = str(model_folders.checkpoint(_SHAPE))
 
     asked = [
-        find_model(checkpoint, precision=precision, auto_precision=auto, listener=told).folder
+        Store(precision=precision, auto_precision=auto, listener=told).find(checkpoint).folder
         for precision, auto in (("auto", "fp32"), ("auto", "int8"), ("int4", "fp32"))
     ]
 
@@ -490,7 +484,7 @@ def test_auto_takes_a_model_folder_as_it_is(model_folders: ModelFolders, told: T
     """Whatever auto would export, the folder has its precision already."""
     folder = model_folders(_SHAPE, precision=Precision.INT8)
 
-    assert find_model(str(folder), auto_precision="fp16", listener=told).folder.path == folder
+    assert Store(auto_precision="fp16", listener=told).find(str(folder)).folder.path == folder
 
 
 @pytest.mark.parametrize("name", ["starter", "folder"])
@@ -501,7 +495,7 @@ def test_a_revision_is_refused_where_there_are_none(
     model = name if name == "starter" else str(model_folders.checkpoint(_SHAPE))
 
     with pytest.raises(UsageError, match="revision"):
-        find_model(model, revision="main", listener=told)
+        Store(revision="main", listener=told).find(model)
 
 
 def test_an_empty_folder_is_an_error_that_lists_what_is_missing(
@@ -511,7 +505,7 @@ def test_an_empty_folder_is_an_error_that_lists_what_is_missing(
     (tmp_path / "empty").mkdir()
 
     with pytest.raises(ModelError) as caught:
-        find_model(str(tmp_path / "empty"), listener=told)
+        Store(listener=told).find(str(tmp_path / "empty"))
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         assert name in str(caught.value)
 
@@ -519,12 +513,12 @@ def test_an_empty_folder_is_an_error_that_lists_what_is_missing(
 def test_exporting_a_model_folder_is_a_usage_error(model_folders: ModelFolders, told: Told) -> None:
     """There is nothing left to convert."""
     with pytest.raises(UsageError, match="model folder already"):
-        find_checkpoint(str(model_folders(_SHAPE)), listener=told)
+        Store(listener=told).find_checkpoint(str(model_folders(_SHAPE)))
 
 
 def test_a_hub_model_can_be_exported_to_a_folder_of_the_users(hub: Hub, told: Told) -> None:
     """Its origin is the repository and the commit."""
-    found = find_checkpoint("gpt2", listener=told, hub=hub)
+    found = Store(listener=told, hub=hub).find_checkpoint("gpt2")
 
     assert found.origin == {"repo": _DEFAULT, "commit": COMMIT}
     assert (found.folder / "model.safetensors").exists()
@@ -537,4 +531,4 @@ def test_a_folder_that_cannot_be_read_is_one_line(tmp_path: pathlib.Path, told: 
     folder.mkdir(mode=0)
 
     with pytest.raises(ModelError, match="cannot be read"):
-        find_model(str(folder), listener=told)
+        Store(listener=told).find(str(folder))
