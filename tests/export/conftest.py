@@ -15,6 +15,7 @@ from tests.vectors.cases import CASES, LogitsCase
 _CASES_AND_GRAPHS: Final = [(case, MODEL_FILE) for case in CASES] + [
     (case, CPU_MODEL_FILE) for case in CASES if case.shape.n_embd // case.shape.n_head % 8 == 0
 ]
+_FEW: Final = ("head16-layers4-vocab50257", "head64-layers3-vocab4096", "untied")
 
 
 @pytest.fixture(
@@ -23,6 +24,17 @@ _CASES_AND_GRAPHS: Final = [(case, MODEL_FILE) for case in CASES] + [
 def prepared(request: pytest.FixtureRequest, model_folders: ModelFolders) -> PreparedCase:
     """Give every stored case in turn, by each graph that it has."""
     case: LogitsCase
+    case, graph_name = request.param
+    return PreparedCase(case, model_folders, graph_name=graph_name)
+
+
+@pytest.fixture(
+    scope="session",
+    params=[pair for pair in _CASES_AND_GRAPHS if pair[0].name in _FEW],
+    ids=lambda pair: f"{pair[0].name}-{pair[1]}",
+)
+def few(request: pytest.FixtureRequest, model_folders: ModelFolders) -> PreparedCase:
+    """Give three of them, for what depends on the shape alone: heads of 16, 32 and 64."""
     case, graph_name = request.param
     return PreparedCase(case, model_folders, graph_name=graph_name)
 

@@ -1,9 +1,10 @@
 """The graph's numbers, its interface and what its result may depend on."""
 
+import dataclasses
 import itertools
 import pathlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -12,8 +13,9 @@ import pytest
 from onnx import TensorProto
 
 from export.attention import AttentionForm
-from export.config import GPT2Config, read_config
-from export.graph import build_graph, inputs_of, outputs_of
+from export.config import read_config
+from export.graph import Tensor, build_graph, inputs_of, outputs_of
+from export.storage import STORAGES, Precision
 from export.weights import expected_weights
 from tests.checkpoints import CheckpointShape
 from tests.export.graph_session import (
@@ -26,8 +28,6 @@ from tests.export.graph_session import (
 from tests.export.prepared import PreparedCase
 from tests.model_folders import ModelFolders
 from tests.vectors.cases import GREEDY_PROMPT_LENGTH
-
-Shape = tuple[int | str, ...]
 
 
 def run_in_pieces(case: PreparedCase, ids: Sequence[int], cuts: Sequence[int]) -> FloatArray:
@@ -45,51 +45,40 @@ def run_in_pieces(case: PreparedCase, ids: Sequence[int], cuts: Sequence[int]) -
 # tests/vectors/make_logits.py stored.
 
 
-def test_a_prefill_of_all_positions_agrees_with_the_oracle(prepared: PreparedCase) -> None:
-    """One run over `n_positions` tokens gives the oracle's logits at each of them."""
-    assert difference(run_in_pieces(prepared, prepared.ids, []), prepared.expected) <= TOLERANCE
-
-
-def test_a_prefill_of_all_positions_agrees_with_transformers(prepared: PreparedCase) -> None:
-    """The same run gives the stored logits and the stored best ids."""
-    logits = run_in_pieces(prepared, prepared.ids, [])
+@pytest.mark.parametrize("every", [1, 0], ids=["decoded", "in one piece"])
+def test_all_positions_agree_with_the_oracle_and_with_transformers(
+    prepared: PreparedCase, every: int
+) -> None:
+    """One run over `n_positions` tokens, or one token per run up to the last position."""
+    cuts = range(1, len(prepared.ids)) if every else []
+    logits = run_in_pieces(prepared, prepared.ids, cuts)
+    assert difference(logits, prepared.expected) <= TOLERANCE
     assert difference(prepared.pick_stored(logits), prepared.stored.logits) <= TOLERANCE
     best = logits[prepared.stored.positions].argmax(axis=-1)
     assert np.array_equal(best, prepared.stored.argmax)
 
 
-def test_decoding_to_the_last_position_agrees_with_the_oracle(prepared: PreparedCase) -> None:
-    """One token per run, from the first position to `n_positions` - 1."""
-    logits = run_in_pieces(prepared, prepared.ids, range(1, len(prepared.ids)))
-    assert difference(logits, prepared.expected) <= TOLERANCE
-    assert difference(prepared.pick_stored(logits), prepared.stored.logits) <= TOLERANCE
-
-
-@pytest.mark.parametrize(
-    "shares", [(1 / 3,), (1 / 2, 3 / 4), (0, 1)], ids=["third", "halves", "ends"]
-)
+@pytest.mark.parametrize("cuts", [[1], [8], [12, 18], [1, 23]])
 def test_a_prefill_in_pieces_agrees_with_the_oracle(
-    prepared: PreparedCase, shares: Sequence[float]
+    small: PreparedCase, cuts: Sequence[int]
 ) -> None:
     """Wherever the prompt is cut, the pieces see all that came before."""
-    last = len(prepared.ids) - 1
-    cuts = [max(1, round(share * last)) for share in shares]
-    assert difference(run_in_pieces(prepared, prepared.ids, cuts), prepared.expected) <= TOLERANCE
+    assert difference(run_in_pieces(small, small.ids, cuts), small.expected) <= TOLERANCE
 
 
-def test_ragged_rows_decode_together_as_the_oracle_says(prepared: PreparedCase) -> None:
+def test_ragged_rows_decode_together_as_the_oracle_says(few: PreparedCase) -> None:
     """Rows of 1, 4, half and nearly all positions, prefilled alone, each go on from its own end."""
-    limit = len(prepared.ids)
+    limit = len(few.ids)
     lengths = [1, 4, limit // 2, limit - 2]
-    texts = [prepared.ids[shift:] + prepared.ids[:shift] for shift in range(len(lengths))]
-    cache = prepared.graph.make_cache(rows=len(lengths), capacity=limit)
+    texts = [few.ids[shift:] + few.ids[:shift] for shift in range(len(lengths))]
+    cache = few.graph.make_cache(rows=len(lengths), capacity=limit)
     for row, (text, length) in enumerate(zip(texts, lengths, strict=True)):
-        prepared.graph.run([text[:length]], [0], take_row(cache, row))
-    expected = [prepared.compute_expected(t[: n + 2]) for t, n in zip(texts, lengths, strict=True)]
+        few.graph.run([text[:length]], [0], take_row(cache, row))
+    expected = [few.compute_expected(t[: n + 2]) for t, n in zip(texts, lengths, strict=True)]
     for step in range(2):
         places = [length + step for length in lengths]
         ids = [[text[place]] for text, place in zip(texts, places, strict=True)]
-        found = prepared.graph.run(ids, places, cache)[:, 0]  # [B, V]
+        found = few.graph.run(ids, places, cache)[:, 0]  # [B, V]
         wanted = np.stack([e[place] for e, place in zip(expected, places, strict=True)])
         assert difference(found, wanted) <= TOLERANCE
 
@@ -106,22 +95,6 @@ def test_greedy_ids_are_those_of_transformers(prepared: PreparedCase) -> None:
     assert found == prepared.stored.greedy_ids.tolist()
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("prompt_length", [1, 2, 3, 4, 5])
-def test_past_then_more_equals_the_run_without_cache(
-    small: PreparedCase, prompt_length: int, rows: int
-) -> None:
-    """A prefill and five steps give what one run over the whole text gives."""
-    total = prompt_length + 5
-    texts = [small.ids[row : row + total] for row in range(rows)]
-    whole = small.graph.run(texts, [0] * rows, small.graph.make_cache(rows=rows, capacity=total))
-    cache = small.graph.make_cache(rows=rows, capacity=total)
-    small.graph.run([text[:prompt_length] for text in texts], [0] * rows, cache)
-    for place in range(prompt_length, total):
-        found = small.graph.run([[text[place]] for text in texts], [place] * rows, cache)
-        assert difference(found[:, 0], whole[:, place]) <= TOLERANCE
-
-
 # What the result may not depend on, bit for bit.
 
 
@@ -135,24 +108,22 @@ def _answer(
     return b"".join(part.tobytes() for part in parts)
 
 
-def test_the_capacity_changes_no_bit(prepared: PreparedCase) -> None:
+def test_the_capacity_changes_no_bit(few: PreparedCase) -> None:
     """A cache of 8, 64 or 1024 places gives the same logits."""
-    answers = {_answer(prepared.graph, prepared.ids, capacity=m) for m in (8, 64, 1024)}
+    answers = {_answer(few.graph, few.ids, capacity=m) for m in (8, 64, 1024)}
     assert len(answers) == 1
 
 
-def test_what_lies_beyond_the_end_of_a_row_changes_no_bit(prepared: PreparedCase) -> None:
+def test_what_lies_beyond_the_end_of_a_row_changes_no_bit(few: PreparedCase) -> None:
     """Loud noise in the unused places gives the logits that zeros give."""
     seeds = (None, 1, 2)
-    answers = {
-        _answer(prepared.graph, prepared.ids, capacity=16, noise_seed=seed) for seed in seeds
-    }
+    answers = {_answer(few.graph, few.ids, capacity=16, noise_seed=seed) for seed in seeds}
     assert len(answers) == 1
 
 
-def test_neighbours_change_no_bit(prepared: PreparedCase) -> None:
+def test_neighbours_change_no_bit(few: PreparedCase) -> None:
     """A row decoded alone, or among two and seven rows of other lengths, gives the same logits."""
-    graph, ids = prepared.graph, prepared.ids
+    graph, ids = few.graph, few.ids
     answers = set()
     for rows in (1, 2, 7):
         cache = graph.make_cache(rows=rows, capacity=16, noise_seed=3)
@@ -211,137 +182,87 @@ def _load_model(folder: pathlib.Path) -> onnx.ModelProto:
     return onnx.load(folder / "model.onnx", load_external_data=False)
 
 
-def _describe(values: Sequence[Any]) -> dict[str, tuple[int, Shape]]:
-    """Return the element type and the axes of graph inputs or outputs, by name, in order."""
-    table: dict[str, tuple[int, Shape]] = {}
-    for value in values:
-        tensor = value.type.tensor_type
-        axes = tuple(axis.dim_param or axis.dim_value for axis in tensor.shape.dim)
-        table[value.name] = (tensor.elem_type, axes)
-    return table
+def _describe(values: Sequence[Any]) -> list[Tensor]:
+    """Return name, element type and axes of graph inputs or outputs."""
+    return [
+        Tensor(
+            value.name,
+            value.type.tensor_type.elem_type,
+            tuple(axis.dim_param or axis.dim_value for axis in value.type.tensor_type.shape.dim),
+        )
+        for value in values
+    ]
 
 
-def test_the_inputs_are_those_of_the_table(model_folders: ModelFolders) -> None:
+def test_inputs_and_outputs_are_those_of_the_table(model_folders: ModelFolders) -> None:
     """Names, order, element types and axes; the cache of each layer is [B, H, M, D]."""
-    model = _load_model(model_folders(_SHAPE, tokenizer="bytes"))
-    cache = (TensorProto.FLOAT, ("B", 2, "M", 4))
-    expected: dict[str, tuple[int, Shape]] = {
-        "input_ids": (TensorProto.INT64, ("B", "S")),
-        "position_ids": (TensorProto.INT64, ("B", "S")),
-        "logit_positions": (TensorProto.INT64, ("B", "K")),
-        "past_key_values.0.key": cache,
-        "past_key_values.0.value": cache,
-        "past_key_values.1.key": cache,
-        "past_key_values.1.value": cache,
-    }
-    found = _describe(model.graph.input)
-    assert (found, list(found)) == (expected, list(expected))
-
-
-def test_the_outputs_are_those_of_the_table(model_folders: ModelFolders) -> None:
-    """Logits in float32 over the whole vocabulary, and the updated cache."""
-    model = _load_model(model_folders(_SHAPE, tokenizer="bytes"))
-    cache = (TensorProto.FLOAT, ("B", 2, "M", 4))
-    expected: dict[str, tuple[int, Shape]] = {
-        "logits": (TensorProto.FLOAT, ("B", "K", 5)),
-        "present.0.key": cache,
-        "present.0.value": cache,
-        "present.1.key": cache,
-        "present.1.value": cache,
-    }
-    found = _describe(model.graph.output)
-    assert (found, list(found)) == (expected, list(expected))
-
-
-def test_the_table_in_the_code_is_what_is_written(model_folders: ModelFolders) -> None:
-    """`inputs_of` and `outputs_of` say of a config what its graph holds."""
     folder = model_folders(_SHAPE, tokenizer="bytes")
     model, config = _load_model(folder), read_config(folder)
-    for tensors, values in (
-        (inputs_of(config), model.graph.input),
-        (outputs_of(config), model.graph.output),
-    ):
-        assert {t.name: (t.element_type, t.axes) for t in tensors} == _describe(values)
+    integers = TensorProto.INT64
+    cache = [(layer, part) for layer in range(2) for part in ("key", "value")]
+
+    def name_cache(prefix: str) -> list[Tensor]:
+        axes = ("B", 2, "M", 4)
+        return [Tensor(f"{prefix}.{n}.{part}", TensorProto.FLOAT, axes) for n, part in cache]
+
+    inputs = [
+        Tensor("input_ids", integers, ("B", "S")),
+        Tensor("position_ids", integers, ("B", "S")),
+        Tensor("logit_positions", integers, ("B", "K")),
+        *name_cache("past_key_values"),
+    ]
+    outputs = [Tensor("logits", TensorProto.FLOAT, ("B", "K", 5)), *name_cache("present")]
+    assert _describe(model.graph.input) == inputs_of(config) == inputs
+    assert _describe(model.graph.output) == outputs_of(config) == outputs
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_each_weight_lies_in_the_data_file_once_under_its_own_name(
+def test_each_weight_lies_once_on_pages_of_its_own_in_one_relative_file(
     model_folders: ModelFolders, tied: bool
 ) -> None:
-    """External initializers are the checkpoint's weights; a tied wte serves both its uses."""
+    """Offsets are multiples of 4096, no two overlap; a tied wte serves both its uses."""
     folder = model_folders(_SHAPE, tokenizer="bytes", tied=tied)
+    onnx.checker.check_model(folder / "model.onnx")
     external = {t.name: t for t in _load_model(folder).graph.initializer if t.external_data}
     shapes = {name: tuple(tensor.dims) for name, tensor in external.items()}
     assert shapes == expected_weights(read_config(folder))
     assert ("lm_head.weight" in shapes) is not tied
     assert {t.data_type for t in external.values()} == {TensorProto.FLOAT}
-
-
-def test_weights_lie_apart_on_whole_pages_of_one_relative_file(model_folders: ModelFolders) -> None:
-    """Offsets are multiples of 4096, no two overlap, and the last one ends the file."""
-    folder = model_folders(_SHAPE, tokenizer="bytes")
-    places: list[Mapping[str, str]] = [
-        {entry.key: entry.value for entry in tensor.external_data}
-        for tensor in _load_model(folder).graph.initializer
-        if tensor.external_data
-    ]
-    assert {place["location"] for place in places} == {"model.onnx.data"}
-    ranges = sorted((int(p["offset"]), int(p["offset"]) + int(p["length"])) for p in places)
+    entries = [{entry.key: entry.value for entry in t.external_data} for t in external.values()]
+    assert {entry["location"] for entry in entries} == {"model.onnx.data"}
+    ranges = sorted((int(e["offset"]), int(e["offset"]) + int(e["length"])) for e in entries)
     assert all(start % 4096 == 0 for start, _ in ranges)
     assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
     assert ranges[-1][1] == (folder / "model.onnx.data").stat().st_size
 
 
-def test_opset_and_ir_version_are_pinned() -> None:
-    """The graph asks for opset 24 of ONNX's own operators and IR 11, whatever onnx is installed."""
-    model = build_graph(_make_config())
-    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 24)]
-    assert model.ir_version == 11
+@pytest.mark.parametrize("precision", Precision)
+@pytest.mark.parametrize("form", AttentionForm)
+def test_nodes_are_named_after_their_outputs_and_the_versions_are_pinned(
+    model_folders: ModelFolders, precision: Precision, form: AttentionForm
+) -> None:
+    """Profiles and errors name the place; whatever onnx is installed, the graph is the same.
 
-
-def test_grouped_attention_is_one_node_a_layer_of_onnx_runtimes_own() -> None:
-    """No node copies or transposes heads, and none depends on the capacity."""
-    model = build_graph(_make_config(), form=AttentionForm.GROUPED)
-    assert [(o.domain, o.version) for o in model.opset_import] == [("", 24), ("com.microsoft", 1)]
-    operators = Counter(node.op_type for node in model.graph.node)
-    assert operators["GroupQueryAttention"] == _make_config().n_layer
-    assert not {"Attention", "TensorScatter", "Transpose", "Split", "Range"} & set(operators)
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_the_onnx_checker_accepts_the_model(model_folders: ModelFolders, tied: bool) -> None:
-    """onnx.checker finds nothing wrong with the written files."""
-    onnx.checker.check_model(model_folders(_SHAPE, tokenizer="bytes", tied=tied) / "model.onnx")
-
-
-def test_node_names_are_unique_and_say_where_they_stand() -> None:
-    """Each node is named after its first output, so profiles and errors name the place."""
-    nodes = build_graph(_make_config()).graph.node
+    Only blocks, and attention in one node per layer, need operators of ONNX Runtime's own.
+    """
+    config = read_config(model_folders.checkpoint(_SHAPE, tokenizer="bytes"))
+    model = build_graph(config, STORAGES[precision], form)
+    nodes = model.graph.node
     assert [node.name for node in nodes] == [node.output[0] for node in nodes]
-    assert len({output for node in nodes for output in node.output}) == sum(
-        len(node.output) for node in nodes
-    )
+    outputs = [output for node in nodes for output in node.output]
+    assert len(set(outputs)) == len(outputs)
+    own = form is AttentionForm.GROUPED or precision in (Precision.INT8, Precision.INT4)
+    opsets = [("", 24), *([("com.microsoft", 1)] if own else [])]
+    assert [(opset.domain, opset.version) for opset in model.opset_import] == opsets
+    assert model.ir_version == 11
+    operators = Counter(node.op_type for node in nodes)
+    if form is AttentionForm.GROUPED:  # none copies or transposes heads, or sees the capacity
+        assert operators["GroupQueryAttention"] == config.n_layer
+        assert not {"Attention", "TensorScatter", "Transpose", "Split", "Range"} & set(operators)
 
 
-def test_an_activation_without_a_formula_is_no_graph() -> None:
+def test_an_activation_without_a_formula_is_no_graph(model_folders: ModelFolders) -> None:
     """A config that read_config would never return is refused rather than built wrong."""
+    config = read_config(model_folders.checkpoint(_SHAPE, tokenizer="bytes"))
     with pytest.raises(ValueError, match="softplus"):
-        build_graph(_make_config(activation="softplus"))
-
-
-def _make_config(activation: str = "gelu_tanh") -> GPT2Config:
-    return GPT2Config(
-        n_layer=1,
-        n_head=1,
-        n_embd=4,
-        n_positions=2,
-        vocab_size=3,
-        n_inner=8,
-        activation=activation,
-        layer_norm_epsilon=1e-5,
-        scale_attn_weights=True,
-        scale_attn_by_inverse_layer_idx=False,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_ids=(),
-    )
+        build_graph(dataclasses.replace(config, activation="softplus"))

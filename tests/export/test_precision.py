@@ -16,11 +16,10 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from export.config import GPT2Config, read_config
+from export.config import read_config
 from export.convert import convert
 from export.errors import CheckpointError
 from export.folder_weights import FolderWeights
-from export.graph import build_graph
 from export.manifest import CPU_MODEL_FILE, MODEL_FILE
 from export.reference import Reference
 from export.storage import STORAGES, Precision
@@ -65,12 +64,13 @@ def draw_ids(seed: int, length: int) -> list[int]:
 
 @lower
 @either_head
-@pytest.mark.parametrize("cuts", [[], [1, 2, 20], [34]], ids=["whole", "pieces", "last"])
+@pytest.mark.parametrize("cuts", [[], [1, 2, 20, 34]], ids=["whole", "pieces"])
 def test_all_positions_agree_with_the_oracle(
     model_folders: ModelFolders, precision: Precision, tied: bool, cuts: Sequence[int]
 ) -> None:
     """Widths that no block divides, in one piece and in several."""
     folder = make_odd(model_folders, precision, tied=tied)
+    onnx.checker.check_model(folder / MODEL_FILE)
     graph, ids = open_graph(folder, precision), draw_ids(1, ODD_SHAPE.n_positions)
     cache = graph.make_cache(rows=1, capacity=len(ids))
     edges = [0, *cuts, len(ids)]
@@ -132,7 +132,7 @@ def decode_alone_and_together(graph: GraphSession, rows: int) -> tuple[FloatArra
 
 @lower
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("rows", [2, 3, 7, 8, 16, 32])
+@pytest.mark.parametrize("rows", [2, 7, 32])
 def test_neighbours_change_no_bit(
     model_folders: ModelFolders, precision: Precision, rows: int, threads: int
 ) -> None:
@@ -156,7 +156,9 @@ def test_only_the_cache_of_fp16_is_float16(
     model_folders: ModelFolders, precision: Precision
 ) -> None:
     """Logits are float32 everywhere, so that what samples them knows no precision."""
-    graph = load_model(make_odd(model_folders, precision)).graph
+    folder = make_odd(model_folders, precision)
+    assert read_manifest(folder)["precision"] == precision.value
+    graph = load_model(folder).graph
     types = {
         value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)
     }
@@ -164,28 +166,6 @@ def test_only_the_cache_of_fp16_is_float16(
     half = precision is Precision.FP16
     expected = TensorProto.FLOAT16 if half else TensorProto.FLOAT
     assert {t for name, t in types.items() if name.endswith((".key", ".value"))} == {expected}
-
-
-@lower
-@either_head
-def test_the_onnx_checker_accepts_the_model(
-    model_folders: ModelFolders, precision: Precision, tied: bool
-) -> None:
-    """onnx.checker finds nothing wrong with the written files."""
-    onnx.checker.check_model(make_odd(model_folders, precision, tied=tied) / "model.onnx")
-
-
-@in_blocks
-def test_a_tied_vocabulary_lies_in_the_file_once(
-    model_folders: ModelFolders, precision: Precision
-) -> None:
-    """The rows that Gather takes are the blocks that the output matrix takes."""
-    graph = load_model(make_odd(model_folders, precision)).graph
-    places = {
-        tensor.name: {entry.key: entry.value for entry in tensor.external_data}
-        for tensor in graph.initializer
-    }
-    assert places["wte.weight.rows"] == places["wte.weight.blocks"]
 
 
 @pytest.mark.parametrize(
@@ -208,35 +188,6 @@ def test_a_matrix_is_as_small_as_its_precision(
     assert sum(lengths) == bytes_per_weight * 64 * 256
 
 
-def test_fp32_uses_onnx_operators_alone(model_folders: ModelFolders) -> None:
-    """What other runtimes know; only blocks need ONNX Runtime's own."""
-    domains = {
-        precision: {o.domain for o in load_model(make_odd(model_folders, precision)).opset_import}
-        for precision in Precision
-    }
-    assert domains == {
-        Precision.FP32: {""},
-        Precision.FP16: {""},
-        Precision.INT8: {"", "com.microsoft"},
-        Precision.INT4: {"", "com.microsoft"},
-    }
-
-
-@pytest.mark.parametrize("precision", Precision)
-def test_the_manifest_tells_the_precision(
-    model_folders: ModelFolders, precision: Precision
-) -> None:
-    """One folder, one precision."""
-    assert read_manifest(make_odd(model_folders, precision))["precision"] == precision.value
-
-
-@pytest.mark.parametrize("precision", Precision)
-def test_every_node_is_named_after_its_output(precision: Precision) -> None:
-    """So profiles and errors name the place."""
-    nodes = build_graph(_CONFIG, STORAGES[precision]).graph.node
-    assert [node.name for node in nodes] == [node.output[0] for node in nodes]
-
-
 def test_weights_beyond_float16_are_refused_by_name(
     tmp_path: pathlib.Path, model_folders: ModelFolders
 ) -> None:
@@ -254,20 +205,3 @@ def test_weights_beyond_float16_are_refused_by_name(
         "h.1.mlp.c_fc.weight holds numbers that fp16 cannot (beyond 65504)",
     )
     assert not any(path.startswith(("out", ".out")) for path in list_tree(tmp_path))
-
-
-_CONFIG: Final = GPT2Config(
-    n_layer=1,
-    n_head=1,
-    n_embd=4,
-    n_positions=2,
-    vocab_size=3,
-    n_inner=8,
-    activation="gelu_sigmoid",
-    layer_norm_epsilon=1e-5,
-    scale_attn_weights=True,
-    scale_attn_by_inverse_layer_idx=False,
-    tie_word_embeddings=True,
-    bos_token_id=None,
-    eos_token_ids=(),
-)
