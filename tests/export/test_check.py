@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 import shutil
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 import onnx
@@ -15,100 +16,85 @@ from export.check import check_full, check_short
 from export.checkpoint import open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckError
+from export.folder_weights import FolderWeights
 from export.graph_runner import GraphRunner, open_session
 from export.manifest import CPU_MODEL_FILE, MODEL_FILE, find_graphs
+from export.storage import Precision
 from export.weights import expected_weights
 from tests.array_weights import ArrayWeights
-from tests.checkpoints import CheckpointShape, FloatArray, make_tensors
+from tests.checkpoints import CheckpointShape, make_tensors
 from tests.model_folders import ModelFolders
 
 Check = Callable[[Sequence[pathlib.Path], GPT2Config, ArrayWeights], None]
+Edit = Callable[[onnx.ModelProto], None]
 
-_SHAPE = CheckpointShape(n_layer=2, n_head=2, n_embd=16, n_positions=9, vocab_size=11, seed=1)
+_SHAPE: Final = CheckpointShape(
+    n_layer=2, n_head=2, n_embd=16, n_positions=9, vocab_size=11, seed=1
+)
+_WRONG: Final = "the exported graph is wrong at "
 
 both_checks = pytest.mark.parametrize("check", [check_short, check_full])
 
 
-@pytest.fixture(scope="module")
-def folder(model_folders: ModelFolders) -> pathlib.Path:
-    """Return a right model folder of two layers, two heads and nine positions."""
-    return model_folders(_SHAPE, tokenizer="bytes")
+class Converted:
+    """A right model folder, and the checkpoint's weights in arrays of the test's own."""
 
+    def __init__(self, folders: ModelFolders, shape: CheckpointShape) -> None:
+        self.folder = folders(shape, tokenizer="bytes")
+        self.config = read_config(self.folder)
+        with open_checkpoint(folders.checkpoint(shape, tokenizer="bytes")) as checkpoint:
+            names = expected_weights(self.config)
+            self.arrays = {name: checkpoint.read(name) for name in names}
 
-@pytest.fixture(scope="module")
-def config(folder: pathlib.Path) -> GPT2Config:
-    """Return its configuration."""
-    return read_config(folder)
+    def check(self, check: Check, folder: pathlib.Path | None = None) -> None:
+        """Check all graphs of this folder, or of a copy of it."""
+        check(find_graphs(folder or self.folder), self.config, ArrayWeights(self.arrays))
+
+    def write_edited(self, copy: pathlib.Path, edit: Edit, name: str = MODEL_FILE) -> pathlib.Path:
+        """Copy the folder with one graph edited."""
+        shutil.copytree(self.folder, copy)
+        model = onnx.load(self.folder / name, load_external_data=False)
+        edit(model)
+        onnx.save_model(model, copy / name)
+        return copy
 
 
 @pytest.fixture
-def arrays(model_folders: ModelFolders) -> dict[str, FloatArray]:
-    """Return its weights: the checkpoint's, in arrays of the test's own."""
-    return read_checkpoint(model_folders.checkpoint(_SHAPE, tokenizer="bytes"))[1]
-
-
-def read_checkpoint(folder: pathlib.Path) -> tuple[GPT2Config, dict[str, FloatArray]]:
-    config = read_config(folder)
-    with open_checkpoint(folder) as checkpoint:
-        return config, {name: checkpoint.read(name) for name in expected_weights(config)}
+def right(model_folders: ModelFolders) -> Converted:
+    """Return a model of two layers, two heads and nine positions."""
+    return Converted(model_folders, _SHAPE)
 
 
 @both_checks
-def test_a_right_graph_passes(
-    folder: pathlib.Path, config: GPT2Config, arrays: dict[str, FloatArray], check: Check
-) -> None:
-    """No difference is found where there is none."""
-    check(find_graphs(folder), config, ArrayWeights(arrays))
-
-
-@both_checks
-@pytest.mark.parametrize("n_positions", [1, 2, 3, 8])
-def test_a_model_of_few_positions_can_be_checked(
-    model_folders: ModelFolders, n_positions: int, check: Check
-) -> None:
+@pytest.mark.parametrize("n_positions", [1, 2, 3, 8, 9])
+def test_a_right_graph_passes(model_folders: ModelFolders, n_positions: int, check: Check) -> None:
     """One position leaves nothing to decode; neither check asks for more than there are."""
-    shape = CheckpointShape(1, 1, 4, n_positions, 3)
-    checkpoint = model_folders.checkpoint(shape, tokenizer="bytes")
-    config, arrays = read_checkpoint(checkpoint)
-    graph = model_folders(shape, tokenizer="bytes") / "model.onnx"
-    check([graph], config, ArrayWeights(arrays))
+    Converted(model_folders, dataclasses.replace(_SHAPE, n_positions=n_positions)).check(check)
 
 
-@both_checks
 @pytest.mark.parametrize(
     "name", [name.removeprefix("transformer.") for name in make_tensors(_SHAPE)]
 )
-def test_one_wrong_value_of_any_weight_is_caught(
-    folder: pathlib.Path,
-    config: GPT2Config,
-    arrays: dict[str, FloatArray],
-    name: str,
-    check: Check,
-) -> None:
+def test_one_wrong_value_of_any_weight_is_caught(right: Converted, name: str) -> None:
     """One element of one weight differs by 1 between graph and checkpoint.
 
     It is the last one, in c_attn one of the values: a bias of the keys alone changes no logit.
     """
-    place = (2, 5) if name == "wpe.weight" else (-1,) * arrays[name].ndim
-    arrays[name][place] += 1
-    with pytest.raises(CheckError, match="the exported graph is wrong at "):
-        check(find_graphs(folder), config, ArrayWeights(arrays))
+    right.arrays[name][(2, 5) if name == "wpe.weight" else (-1,) * right.arrays[name].ndim] += 1
+    with pytest.raises(CheckError, match=_WRONG):
+        right.check(check_short)
 
 
 def test_the_full_check_reaches_the_last_position(model_folders: ModelFolders) -> None:
     """A wrong embedding of position 39 of 40 is beyond the short check, not beyond the full one."""
-    shape = dataclasses.replace(_SHAPE, n_positions=40)
-    graph = model_folders(shape, tokenizer="bytes") / "model.onnx"
-    config, arrays = read_checkpoint(model_folders.checkpoint(shape, tokenizer="bytes"))
-    arrays["wpe.weight"][39, 5] += 1
-    check_short([graph], config, ArrayWeights(arrays))
+    right = Converted(model_folders, dataclasses.replace(_SHAPE, n_positions=40))
+    right.arrays["wpe.weight"][39, 5] += 1
+    right.check(check_short)
     with pytest.raises(CheckError, match="position 39"):
-        check_full([graph], config, ArrayWeights(arrays))
+        right.check(check_full)
 
 
 # Wrong graphs, made by editing a right one.
-
-Edit = Callable[[onnx.ModelProto], None]
 
 
 def find_node(model: onnx.ModelProto, name: str) -> onnx.NodeProto:
@@ -170,6 +156,12 @@ def leave_out_the_second_residual(model: onnx.ModelProto) -> None:
     add.input[0] = add.input[1]
 
 
+def write_too_early(model: onnx.ModelProto) -> None:
+    """Take the first position of a run as its last: right in decoding, wrong in prefill."""
+    find_node(model, "last_position").input[1] = "the.first"
+    model.graph.initializer.append(helper.make_tensor("the.first", onnx.TensorProto.INT64, [], [0]))
+
+
 _EDITS = (
     swap_keys_and_values,
     swap_queries_and_keys,
@@ -186,61 +178,39 @@ _EDITS = (
 @both_checks
 @pytest.mark.parametrize("edit", _EDITS, ids=lambda edit: edit.__name__)
 def test_a_wrong_graph_is_caught(
-    folder: pathlib.Path,
-    config: GPT2Config,
-    arrays: dict[str, FloatArray],
-    tmp_path: pathlib.Path,
-    edit: Edit,
-    check: Check,
+    right: Converted, tmp_path: pathlib.Path, edit: Edit, check: Check
 ) -> None:
     """Each edit is a mistake that a writer of GPT-2 graphs can make."""
-    graph = write_edited(folder, tmp_path / "model", edit)
-    with pytest.raises(CheckError, match="the exported graph is wrong at "):
-        check([graph], config, ArrayWeights(arrays))
+    with pytest.raises(CheckError, match=_WRONG):
+        right.check(check, right.write_edited(tmp_path / "model", edit))
 
 
-def write_edited(
-    folder: pathlib.Path, copy: pathlib.Path, edit: Edit, name: str = MODEL_FILE
-) -> pathlib.Path:
-    """Copy a model folder with one graph edited, and return the graph's path."""
-    shutil.copytree(folder, copy)
-    model = onnx.load(folder / name, load_external_data=False)
-    edit(model)
-    onnx.save_model(model, copy / name)
-    return copy / name
-
-
-def write_one_place_too_early(model: onnx.ModelProto) -> None:
-    """Take the first position of a run as its last: right in decoding, wrong in prefill."""
-    find_node(model, "last_position").input[1] = "the.first"
-    model.graph.initializer.append(helper.make_tensor("the.first", onnx.TensorProto.INT64, [], [0]))
-
-
-@both_checks
 @pytest.mark.parametrize(
     "edit",
-    [
-        count_positions_from_the_start_of_each_run,
-        write_one_place_too_early,
-        scale_attention_by_head_dim,
-        leave_out_the_second_residual,
-    ],
+    [count_positions_from_the_start_of_each_run, write_too_early, leave_out_the_second_residual],
     ids=lambda edit: edit.__name__,
 )
 def test_a_wrong_graph_for_the_cpu_is_caught_beside_a_right_one(
-    folder: pathlib.Path,
-    config: GPT2Config,
-    arrays: dict[str, FloatArray],
-    tmp_path: pathlib.Path,
-    edit: Edit,
-    check: Check,
+    right: Converted, tmp_path: pathlib.Path, edit: Edit
 ) -> None:
     """Both graphs of a folder are checked."""
-    write_edited(folder, tmp_path / "model", edit, CPU_MODEL_FILE)
-    graphs = find_graphs(tmp_path / "model")
-    assert [graph.name for graph in graphs] == [MODEL_FILE, CPU_MODEL_FILE]
-    with pytest.raises(CheckError, match="the exported graph is wrong at "):
-        check(graphs, config, ArrayWeights(arrays))
+    with pytest.raises(CheckError, match=_WRONG):
+        right.check(check_short, right.write_edited(tmp_path / "model", edit, CPU_MODEL_FILE))
+
+
+@pytest.mark.parametrize("precision", [Precision.FP16, Precision.INT8, Precision.INT4])
+@pytest.mark.parametrize("edit", [swap_keys_and_values, leave_out_the_second_residual])
+def test_a_wrong_graph_of_lower_precision_is_caught(
+    model_folders: ModelFolders, tmp_path: pathlib.Path, precision: Precision, edit: Edit
+) -> None:
+    """What its arithmetic may round does not hide a mistake."""
+    folder = shutil.copytree(model_folders(precision=precision), tmp_path / "model")
+    model = onnx.load(folder / MODEL_FILE, load_external_data=False)
+    edit(model)
+    onnx.save_model(model, folder / MODEL_FILE)
+    weights = FolderWeights(folder / MODEL_FILE)
+    with pytest.raises(CheckError, match=_WRONG):
+        check_short([folder / MODEL_FILE], read_config(folder), weights, precision=precision)
 
 
 # What is not a number, and what does not run.
@@ -252,83 +222,62 @@ def make_every_logit_nan(model: onnx.ModelProto) -> None:
     bias.CopyFrom(numpy_helper.from_array(nan, bias.name))
 
 
-@both_checks
-def test_nan_out_of_the_graph_is_caught(
-    folder: pathlib.Path,
-    config: GPT2Config,
-    arrays: dict[str, FloatArray],
-    tmp_path: pathlib.Path,
-    check: Check,
-) -> None:
+def test_nan_out_of_the_graph_is_caught(right: Converted, tmp_path: pathlib.Path) -> None:
     """NaN compares as neither small nor large; it is wrong all the same."""
-    graph = write_edited(folder, tmp_path / "model", make_every_logit_nan)
     with pytest.raises(CheckError, match="differ from the reference by nan"):
-        check([graph], config, ArrayWeights(arrays))
+        right.check(check_short, right.write_edited(tmp_path / "model", make_every_logit_nan))
 
 
 @both_checks
 def test_a_checkpoint_whose_own_logits_are_not_finite_is_told_as_such(
-    folder: pathlib.Path, config: GPT2Config, arrays: dict[str, FloatArray], check: Check
+    right: Converted, check: Check
 ) -> None:
     """Weights near the largest float32 overflow; no warning is printed, the graph is not blamed."""
-    arrays["ln_f.weight"][:] = 3e38
-    arrays["wte.weight"][:] = 3e38
+    right.arrays["ln_f.weight"][:] = 3e38
+    right.arrays["wte.weight"][:] = 3e38
     with pytest.raises(CheckError, match="the checkpoint's own logits are not finite"):
-        check(find_graphs(folder), config, ArrayWeights(arrays))
+        right.check(check)
 
 
-@both_checks
-@pytest.mark.parametrize("damage", ["graph", "data", "no-data"])
+@pytest.mark.parametrize("name", ["model.onnx", "model.onnx.data"])
 def test_a_model_that_onnxruntime_cannot_load_is_one_line(
-    folder: pathlib.Path,
-    config: GPT2Config,
-    arrays: dict[str, FloatArray],
-    tmp_path: pathlib.Path,
-    damage: str,
-    check: Check,
+    right: Converted, tmp_path: pathlib.Path, name: str
 ) -> None:
     """Onnxruntime's own exceptions become a CheckError."""
-    copy = shutil.copytree(folder, tmp_path / "model")
-    if damage == "graph":
-        (copy / "model.onnx").write_bytes(b"nonsense")
-    elif damage == "data":
-        (copy / "model.onnx.data").write_bytes(b"")
-    else:
-        (copy / "model.onnx.data").unlink()
+    copy = shutil.copytree(right.folder, tmp_path / "model")
+    (copy / name).write_bytes(b"nonsense")
     with pytest.raises(CheckError, match="ONNX Runtime cannot run the exported graph: ") as caught:
-        check([copy / "model.onnx"], config, ArrayWeights(arrays))
+        right.check(check_short, copy)
     assert "\n" not in str(caught.value)
 
 
 def test_a_run_that_fails_is_a_check_error_and_no_log(
-    folder: pathlib.Path, config: GPT2Config, capfd: pytest.CaptureFixture[str]
+    right: Converted, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """An id beyond the vocabulary fails inside onnxruntime, which then writes nothing itself."""
-    session = open_session(folder / "model.onnx")
-    runner = GraphRunner(session, config, rows=1, capacity=8)
+    runner = GraphRunner(open_session(right.folder / MODEL_FILE), right.config, rows=1, capacity=8)
     with pytest.raises(CheckError, match="ONNX Runtime cannot run the exported graph"):
-        runner.run([[config.vocab_size]], [0])
+        runner.run([[right.config.vocab_size]], [0])
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_full_check_reports_its_stages(
-    folder: pathlib.Path, config: GPT2Config, arrays: dict[str, FloatArray]
-) -> None:
+def test_the_full_check_reports_its_stages(right: Converted) -> None:
     """Ragged rows, then all positions, then each way to cut the prefill."""
     stages: list[str] = []
-    check_full(find_graphs(folder), config, ArrayWeights(arrays), report=stages.append)
+    graphs, weights = find_graphs(right.folder), ArrayWeights(right.arrays)
+    check_full(graphs, right.config, weights, report=stages.append)
     assert stages[:2] == ["checking ragged rows", "checking all 9 positions"]
     assert "checking a prefill in one piece" in stages
     assert "checking a prefill cut at [8]" in stages
 
 
 def test_a_provider_that_leaves_the_graph_to_the_cpu_is_an_error(
-    folder: pathlib.Path, capfd: pytest.CaptureFixture[str]
+    right: Converted, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A provider whose libraries are missing passes no check."""
     provider = "TensorrtExecutionProvider"  # its libraries come with no package of ours
     if provider not in onnxruntime.get_available_providers():
         pytest.skip(f"this onnxruntime has no {provider}")
     with pytest.raises(CheckError, match=f"cannot run the exported graph by {provider}"):
-        open_session(folder / "model.onnx", provider)
+        open_session(right.folder / MODEL_FILE, provider)
     capfd.readouterr()

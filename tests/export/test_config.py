@@ -3,7 +3,6 @@
 import json
 import pathlib
 import tracemalloc
-from collections.abc import Mapping
 
 import pytest
 
@@ -51,19 +50,6 @@ def test_every_field_is_read(tmp_path: pathlib.Path) -> None:
     assert (config.bos_token_id, config.eos_token_ids) == (0, (49,))
 
 
-def test_fields_that_change_no_logit_are_not_looked_at(tmp_path: pathlib.Path) -> None:
-    """Training, summary and generation fields of published checkpoints pass, whatever they hold."""
-    config = read_fields(
-        tmp_path,
-        attn_pdrop=0.1,
-        summary_type="cls_index",
-        task_specific_params={"text-generation": {"do_sample": True}},
-        torch_dtype="float16",
-        use_cache=True,
-    )
-    assert config == read_fields(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "alias"),
     [
@@ -79,11 +65,6 @@ def test_sizes_may_have_their_other_names(tmp_path: pathlib.Path, name: str, ali
     fields = {alias if field == name else field: value for field, value in FIELDS.items()}
     write_json(tmp_path / "config.json", fields)
     assert getattr(read_config(tmp_path), name) == FIELDS[name]
-
-
-def test_the_own_name_wins_over_the_alias(tmp_path: pathlib.Path) -> None:
-    """Where both are there, n_positions counts and n_ctx does not."""
-    assert read_fields(tmp_path, n_ctx=999).n_positions == 16
 
 
 @pytest.mark.parametrize("name", sorted(ACTIVATIONS))
@@ -130,42 +111,18 @@ def test_what_is_not_implemented_is_refused_by_name(
     assert json.dumps(value) in fault
 
 
-@pytest.mark.parametrize(
-    "harmless",
-    [
-        {"add_cross_attention": False},
-        {"pruned_heads": {}},
-        {"quantization_config": None},
-        {"model_type": "gpt2"},
-    ],
-)
-def test_a_refused_field_at_its_harmless_value_passes(
-    tmp_path: pathlib.Path, harmless: Mapping[str, object]
-) -> None:
-    """Published files write these fields out at values that change nothing."""
-    assert read_fields(tmp_path, **harmless) == read_fields(tmp_path)
-
-
 @pytest.mark.parametrize("value", [0, -1, 2**31, 10**300, 1.0, 2.5, "8", True, None, [], {}])
-@pytest.mark.parametrize("name", sorted(FIELDS))
+@pytest.mark.parametrize("name", [*sorted(FIELDS), "n_inner"])
 def test_a_size_that_is_no_positive_integer_is_a_fault(
     tmp_path: pathlib.Path, name: str, value: object
 ) -> None:
-    """Zero, negative, huge, fractional, text, boolean, null, list and object: one fault each."""
+    """One fault each, shown short; only n_inner may be null."""
+    if (name, value) == ("n_inner", None):
+        assert read_fields(tmp_path, n_inner=None).n_inner == 32
+        return
     [fault] = faults_of(tmp_path, **{name: value})
     assert fault.startswith(f"config field {name}: expected an integer from 1 to ")
-
-
-@pytest.mark.parametrize("value", [0, -1, True, "12", 1.5])
-def test_a_wrong_n_inner_is_a_fault(tmp_path: pathlib.Path, value: object) -> None:
-    """n_inner may be null or missing, but not wrong."""
-    [fault] = faults_of(tmp_path, n_inner=value)
-    assert fault.startswith("config field n_inner")
-
-
-def test_n_inner_null_means_four_times_n_embd(tmp_path: pathlib.Path) -> None:
-    """Published configs write `"n_inner": null`."""
-    assert read_fields(tmp_path, n_inner=None).n_inner == 32
+    assert len(fault) < 200
 
 
 @pytest.mark.parametrize("value", [0, 1, -1e-5, True, False, "1e-5", None, [1e-5]])
@@ -199,7 +156,7 @@ def test_n_embd_must_be_a_multiple_of_n_head(tmp_path: pathlib.Path) -> None:
 
 
 def test_all_faults_are_told_at_once(tmp_path: pathlib.Path) -> None:
-    """Five wrong fields are five faults of one error."""
+    """Six wrong fields are six faults of one error."""
     faults = faults_of(
         tmp_path,
         model_type="bert",
@@ -207,22 +164,18 @@ def test_all_faults_are_told_at_once(tmp_path: pathlib.Path) -> None:
         activation_function="mish",
         tie_word_embeddings="no",
         eos_token_id="</s>",
+        auto_map=[],
     )
-    named = ("model_type", "n_layer", "activation", "tie_word_embeddings", "eos_token_id")
+    named = (
+        "model_type",
+        "n_layer",
+        "activation",
+        "tie_word_embeddings",
+        "eos_token_id",
+        "auto_map",
+    )
     assert len(faults) == len(named)
     assert all(any(name in fault for fault in faults) for name in named)
-
-
-def test_a_missing_vocab_size_is_not_blamed_on_the_ids(tmp_path: pathlib.Path) -> None:
-    """Without vocab_size any EOS id may be in range: one fault, not two."""
-    [fault] = faults_of(tmp_path, vocab_size=None, eos_token_id=7)
-    assert "vocab_size" in fault
-
-
-def test_a_long_wrong_value_is_shown_short(tmp_path: pathlib.Path) -> None:
-    """A megabyte in place of a number does not fill the screen."""
-    [fault] = faults_of(tmp_path, n_layer="x" * 1_000_000)
-    assert len(fault) < 200
 
 
 def test_a_huge_number_of_layers_costs_no_memory(tmp_path: pathlib.Path) -> None:
@@ -254,10 +207,3 @@ def test_a_tokenizer_class_of_its_own_changes_no_logit(
 ) -> None:
     """What the tokenizer is, its files say."""
     assert read_fields(tmp_path, auto_map=auto_map) == read_fields(tmp_path)
-
-
-@pytest.mark.parametrize("auto_map", ["x", [], 1, False])
-def test_an_auto_map_that_is_no_object_is_a_fault(tmp_path: pathlib.Path, auto_map: object) -> None:
-    """Nobody knows what it means."""
-    [fault] = faults_of(tmp_path, auto_map=auto_map)
-    assert fault.startswith("config field auto_map: expected an object")

@@ -13,18 +13,6 @@ from tests.export.conversions import CHECKING, MODEL_FILES, SMALLEST_SHAPE, list
 from tests.model_folders import ModelFolders
 
 
-def test_faults_of_config_tokenizer_and_weights_are_told_at_once(tmp_path: pathlib.Path) -> None:
-    """One error for all three, each named."""
-    source = write_checkpoint(tmp_path / "source", SMALLEST_SHAPE)
-    (source / "config.json").write_text('{"n_layer": 0}')
-    (source / "tokenizer.json").write_text("{")
-    (source / "model.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError) as caught:
-        convert(source, tmp_path / "out")
-    told = " ".join(caught.value.faults)
-    assert all(name in told for name in ("n_layer", "tokenizer", "model.safetensors"))
-
-
 def test_faults_of_weights_and_tokenizer_are_told_at_once(tmp_path: pathlib.Path) -> None:
     """With a readable config, each weight's fault stands beside the tokenizer's."""
     source = write_checkpoint(tmp_path / "source", SMALLEST_SHAPE, tied=False, tokenizer=None)
@@ -116,18 +104,6 @@ def test_a_model_folder_is_replaced_only_with_force(
     convert(checkpoint, out, force=True)
     assert read_manifest(out)["model"]["n_embd"] == 4
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_a_damaged_model_folder_can_be_replaced(
-    checkpoint: pathlib.Path, model_folders: ModelFolders, tmp_path: pathlib.Path
-) -> None:
-    """A cut description, lost weights and a rest of an interrupted write are no obstacle."""
-    out = shutil.copytree(model_folders(), tmp_path / "out")
-    (out / "export.json").write_text("{")
-    (out / "model.onnx.data").unlink()
-    (out / ".export.json.123").write_text("")
-    convert(checkpoint, out, force=True)
-    assert read_manifest(out)["model"]["n_embd"] == 4
 
 
 def test_an_empty_folder_is_filled(checkpoint: pathlib.Path, tmp_path: pathlib.Path) -> None:

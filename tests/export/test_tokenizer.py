@@ -56,11 +56,6 @@ def test_any_text_comes_back(gpt2: Tokenizer, text: str) -> None:
     assert gpt2.decode(gpt2.encode(text).ids) == text
 
 
-def test_the_end_of_text_is_special(gpt2: Tokenizer) -> None:
-    """Decoding leaves it out where special tokens are left out."""
-    assert gpt2.decode([15496, 50256], skip_special_tokens=True) == "Hello"
-
-
 def read_with_added(folder: pathlib.Path, added: object) -> Tokenizer:
     """Return the tokenizer of a folder to which an added_tokens.json is written."""
     (folder / "added_tokens.json").write_text(json.dumps(added), encoding="utf-8")
@@ -176,22 +171,6 @@ def test_a_tokenizer_json_that_merges_characters_is_refused(
         read_tokenizer(tmp_path)
 
 
-def test_special_tokens_may_be_of_any_characters(tmp_path: pathlib.Path) -> None:
-    """They are never merged."""
-
-    def add(raw: dict[str, Any]) -> None:
-        raw["model"]["vocab"]["<天气>"] = 97
-
-    rewrite(tmp_path, add)
-    assert read_tokenizer(tmp_path).token_to_id("<天气>") == 97
-
-
-def test_a_tokenizer_that_does_not_say_its_kind_is_read_as_bpe(tmp_path: pathlib.Path) -> None:
-    """Older files have no type in their model."""
-    rewrite(tmp_path, lambda raw: raw["model"].pop("type"))
-    assert read_tokenizer(tmp_path).encode("a").ids == [ord("a") - ord(" ")]
-
-
 # Damage.
 
 
@@ -298,13 +277,6 @@ def test_the_files_of_another_kind_are_refused_by_name(
     )
 
 
-def test_files_of_another_kind_beside_gpt2s_own_are_no_matter(tmp_path: pathlib.Path) -> None:
-    """What is there in GPT-2's form is the tokenizer."""
-    (tmp_path / "vocab.txt").touch()
-    write_tokenizer(tmp_path, 97, kind="ascii")
-    assert read_tokenizer(tmp_path).encode("a").ids == [ord("a") - ord(" ")]
-
-
 def test_merges_of_characters_are_refused(tmp_path: pathlib.Path) -> None:
     """vocab.json and merges.txt over Chinese characters, which stand for no byte."""
     (tmp_path / "vocab.json").write_text('{"天": 0, "气": 1, "天气": 2}', encoding="utf-8")
@@ -327,31 +299,6 @@ def test_a_panic_of_the_library_is_one_line(
         read_tokenizer(tmp_path)
     assert "\n" not in str(caught.value)
     assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize("name", ["vocab.json", "merges.txt", "tokenizer.json"])
-def test_a_hole_of_gigabytes_is_not_read(
-    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, name: str
-) -> None:
-    """The file's size is told, and what is expected."""
-    copy_vocabulary(gpt2_folder, tmp_path)
-    with (tmp_path / name).open("wb") as file:
-        file.truncate(2**32)
-    with pytest.raises(CheckpointError, match=f"{name} has 4294967296 bytes, expected at most"):
-        read_tokenizer(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["vocab.json", "merges.txt", "tokenizer.json"])
-def test_a_pointer_of_git_lfs_is_told_as_what_it_is(
-    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, name: str
-) -> None:
-    """As of the weights."""
-    copy_vocabulary(gpt2_folder, tmp_path)
-    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
-    with pytest.raises(
-        CheckpointError, match=f"{name} is a Git LFS pointer .*; run `git lfs pull`"
-    ):
-        read_tokenizer(tmp_path)
 
 
 def test_merges_with_the_line_ends_of_windows_are_read(

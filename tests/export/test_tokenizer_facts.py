@@ -38,13 +38,6 @@ def test_a_tokenizer_of_the_models_size_lacks_nothing(tmp_path: pathlib.Path) ->
     assert ids_of(facts) == (257, [], 256, (256,))
 
 
-def test_ids_of_a_padded_vocabulary_are_missing(tmp_path: pathlib.Path) -> None:
-    """A model of 260 ids with a tokenizer of 257 must never draw the last three."""
-    write_tokenizer(tmp_path, 257, kind="bytes")
-    facts = facts_of(tmp_path, make_config(tmp_path, 260))
-    assert (facts.vocab_size, facts.missing_ids) == (257, [[257, 259]])
-
-
 def test_ids_that_are_missing_between_others_are_runs_of_their_own(tmp_path: pathlib.Path) -> None:
     """Here the end of text was moved past the end of a padded vocabulary's middle."""
     write_tokenizer(tmp_path, 257, kind="bytes")
@@ -93,14 +86,6 @@ def test_a_tokenizer_larger_than_the_model_has_an_end_of_text_that_is_none(
     write_tokenizer(tmp_path, 257, kind="bytes")
     facts = facts_of(tmp_path, make_config(tmp_path, 200))
     assert ids_of(facts) == (257, [], None, ())
-
-
-def test_the_configs_ids_come_before_the_end_of_text(tmp_path: pathlib.Path) -> None:
-    """What config.json names is BOS and EOS, though the tokenizer knows an end of text."""
-    write_tokenizer(tmp_path, 257, kind="bytes")
-    config = make_config(tmp_path, 257, bos_token_id=1, eos_token_id=[2, 3])
-    facts = facts_of(tmp_path, config)
-    assert (facts.special.bos_token_id, facts.special.eos_token_ids) == (1, (2, 3))
 
 
 # BOS and EOS where config.json and generation_config.json name none.
@@ -154,12 +139,3 @@ def test_a_token_that_is_no_text_names_nothing(tmp_path: pathlib.Path, token: ob
     config = write_without_end_of_text(tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": token}))
     assert facts_of(tmp_path, config).special.eos_token_ids == ()
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000])
-def test_a_damaged_file_is_a_fault(tmp_path: pathlib.Path, content: str) -> None:
-    """Without it nobody knows what is special."""
-    config = write_without_end_of_text(tmp_path)
-    (tmp_path / "special_tokens_map.json").write_text(content)
-    with pytest.raises(CheckpointError, match=r"special_tokens_map\.json (is|holds no)"):
-        facts_of(tmp_path, config)

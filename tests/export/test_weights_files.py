@@ -12,7 +12,7 @@ import pytest
 from export.checkpoint import WEIGHTS_FILES, open_checkpoint
 from export.config import read_config
 from export.errors import CheckpointError
-from tests.checkpoints import FloatArray, make_tensors, write_checkpoint, write_safetensors
+from tests.checkpoints import make_tensors, write_checkpoint, write_safetensors
 from tests.export.conversions import SMALLEST_SHAPE
 from tests.export.torch_files import write_state_dict
 
@@ -70,25 +70,12 @@ def test_safetensors_come_before_torchs_files_and_whole_ones_before_shards(
             assert checkpoint.read("ln_f.bias").tolist() == [names.index(name)] * 4
 
 
-def test_a_damaged_file_is_not_passed_over_for_another_kind(folder: pathlib.Path) -> None:
-    """The weights of the one may be others than those of the other."""
-    write_weights(folder, "pytorch_model.bin", 0)
-    (folder / "model.safetensors").write_bytes(b"")
-    [fault] = faults_of(folder)
-    assert fault.startswith("model.safetensors cannot be read: ")
-
-
-def test_no_weights_are_one_fault(folder: pathlib.Path) -> None:
-    """Both files are named that would do."""
-    assert faults_of(folder) == ["model.safetensors is missing, and so is pytorch_model.bin"]
-
-
-@pytest.mark.parametrize("name", ["tf_model.h5", "flax_model.msgpack", "adapter_model.safetensors"])
-def test_weights_of_other_programs_are_named(folder: pathlib.Path, name: str) -> None:
+def test_no_weights_are_one_fault_that_names_those_of_other_programs(folder: pathlib.Path) -> None:
     """The user sees that they were not overlooked."""
-    (folder / name).touch()
-    [fault] = faults_of(folder)
-    assert fault.endswith(f"; {name} cannot be converted")
+    missing = "model.safetensors is missing, and so is pytorch_model.bin"
+    assert faults_of(folder) == [missing]
+    (folder / "tf_model.h5").touch()
+    assert faults_of(folder) == [f"{missing}; tf_model.h5 cannot be converted"]
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
@@ -127,15 +114,6 @@ def test_what_is_no_file_is_refused_unopened(
     assert faults_of(folder) == [f"{name} {fault}"]
 
 
-def test_a_damaged_file_of_torch_is_one_line(folder: pathlib.Path) -> None:
-    """The file is named, then what is wrong with it."""
-    (folder / "pytorch_model.bin").write_bytes(b"PK")
-    assert faults_of(folder) == [
-        "pytorch_model.bin cannot be read: "
-        "it is neither a zip archive nor a pickle, as torch writes them"
-    ]
-
-
 def test_a_damaged_storage_is_a_fault_of_its_weight(folder: pathlib.Path) -> None:
     """The other weights are looked at all the same."""
     tensors = make_tensors(SMALLEST_SHAPE)
@@ -168,15 +146,6 @@ def write_index(folder: pathlib.Path, index: object) -> None:
     (folder / _INDEX).write_text(json.dumps(index))
 
 
-def test_shards_are_one_checkpoint(folder: pathlib.Path) -> None:
-    """Every weight is found in the shard that has it."""
-    write_shards(folder)
-    assert faults_of(folder) == []
-    with open_checkpoint(folder) as checkpoint:
-        for name, tensor in make_tensors(SMALLEST_SHAPE).items():
-            assert np.array_equal(checkpoint.read(name.removeprefix("transformer.")), tensor)
-
-
 def test_every_missing_and_damaged_shard_is_told(folder: pathlib.Path) -> None:
     """Two faults of one look."""
     write_shards(folder)
@@ -207,32 +176,9 @@ def test_a_tensor_in_two_shards_is_told(folder: pathlib.Path) -> None:
     assert len(faults) == 8  # all of the first shard's
 
 
-def test_one_weight_under_two_names_in_two_shards_is_told(folder: pathlib.Path) -> None:
-    """With the prefix here, without it there."""
-    index = write_shards(folder)
-    extra: dict[str, FloatArray] = {"ln_f.bias": np.ones(4, np.float32)}
-    write_safetensors(folder / "extra", extra)
-    index["weight_map"]["ln_f.bias"] = "extra"
-    write_index(folder, index)
-    [fault] = faults_of(folder)
-    assert fault.startswith("ln_f.bias is there twice, as ")
-
-
 @pytest.mark.parametrize(
     "shard",
-    [
-        "../x",
-        "/etc/passwd",
-        "a/b",
-        "a\\b",
-        "..\\x",
-        "C:x",
-        "x:stream",
-        "..",
-        ".",
-        "",
-        "x\0y",
-    ],
+    ["../x", "/etc/passwd", "a/b", "..\\x", "C:x", "x:stream", "..", ".", "", "x\0y"],
 )
 def test_a_shard_outside_the_folder_is_refused_unopened(folder: pathlib.Path, shard: str) -> None:
     """Up, absolute, below, in Windows' words, no file's name at all."""
@@ -246,9 +192,6 @@ def test_a_shard_outside_the_folder_is_refused_unopened(folder: pathlib.Path, sh
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        ("{", "is not JSON: "),
-        ("[" * 100_000, "is nested too deeply"),
-        ("[]", "holds no JSON object"),
         ("{}", "has no weight_map of files"),
         ('{"weight_map": []}', "has no weight_map of files"),
         ('{"weight_map": {"wte.weight": 1}}', "has no weight_map of files"),
@@ -256,13 +199,6 @@ def test_a_shard_outside_the_folder_is_refused_unopened(folder: pathlib.Path, sh
     ],
 )
 def test_a_damaged_index_is_one_line(folder: pathlib.Path, content: str, fault: str) -> None:
-    """No JSON, nested without end, no object, no table, a shard that is a number, nothing."""
+    """No table, a shard that is a number, nothing."""
     (folder / _INDEX).write_text(content)
     assert [told.startswith(f"{_INDEX} {fault}") for told in faults_of(folder)] == [True]
-
-
-def test_a_name_that_no_file_system_takes_is_one_line(folder: pathlib.Path) -> None:
-    """Ten thousand letters."""
-    write_index(folder, {"weight_map": {"transformer.wte.weight": "x" * 10_000}})
-    [fault] = faults_of(folder)
-    assert "xxx" in fault
