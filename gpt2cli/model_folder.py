@@ -3,7 +3,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -59,36 +59,28 @@ class ModelFolder:
 
     @property
     def graph_file(self) -> Path:
-        """Path of the ONNX graph that every provider runs."""
+        """The ONNX graph that every provider runs."""
         return self.path / "model.onnx"
 
     @property
     def cpu_graph_file(self) -> Path:
-        """Path of the ONNX graph to run on the CPU: a faster form, if the model has one."""
+        """The ONNX graph to run on the CPU: a faster form, if the model has one."""
         faster = self.path / "model_cpu.onnx"
         return faster if faster.is_file() else self.graph_file
 
     @property
     def tokenizer_file(self) -> Path:
-        """Path of the tokenizer."""
+        """The tokenizer."""
         return self.path / "tokenizer.json"
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The checkpoint's own config.json.
-
-        Raises:
-            ModelError: if it is damaged.
-        """
+        """The checkpoint's own config.json; a ModelError if it is damaged."""
         return _read_object(self.path / "config.json")
 
     @property
     def generation_config(self) -> Mapping[str, Any]:
-        """The model's own generation_config.json; empty where there is none.
-
-        Raises:
-            ModelError: if it is damaged.
-        """
+        """Its generation_config.json, empty where there is none; a ModelError if it is damaged."""
         path = self.path / "generation_config.json"
         return _read_object(path) if path.is_file() else {}
 
@@ -125,7 +117,7 @@ def read_model_folder(path: Path) -> ModelFolder:
             "export again"
         )
     folder, files = _parse(path, manifest)
-    faults = list(_find_size_faults(path, {name: facts["size"] for name, facts in files.items()}))
+    faults = [fault for name, facts in files.items() if (fault := _find_fault(path / name, facts))]
     if faults:
         raise ModelError(f"model folder {path} is damaged: {'; '.join(faults)}; export again")
     return folder
@@ -145,89 +137,74 @@ def read_manifest(path: Path) -> dict[str, Any]:
 def _parse(path: Path, manifest: Mapping[str, Any]) -> tuple[ModelFolder, dict[str, Any]]:
     """Return what a manifest says, and size and sha256 of each file, by its name.
 
-    Nothing that it says is built or used before it is checked.
-
-    Raises:
-        ModelError: if it says what `export` never does.
+    Nothing that it says is built or used before it is checked; what `export` never writes is a
+    ModelError.
     """
     try:
-        shape = _read_shape(manifest["model"])
-        tokenizer = manifest["tokenizer"]
-        end = shape.vocab_size
-        gaps = [_read_ids(gap, end) for gap in tokenizer["missing_ids"]]
+        shape = _parse_shape(manifest["model"])
+        tokenizer, end = manifest["tokenizer"], shape.vocab_size
+        gaps = [_parse_ids(gap, end) for gap in tokenizer["missing_ids"]]
         bos = tokenizer["bos_token_id"]
+        _require(manifest["precision"] in [*PRECISIONS], "precision", manifest["precision"])
         folder = ModelFolder(
             path=path,
             shape=shape,
-            precision=_choose(manifest["precision"], PRECISIONS),
-            bos_token_id=None if bos is None else _read_ids([bos], end)[0],
-            eos_token_ids=frozenset(_read_ids(tokenizer["eos_token_ids"], end)),
-            start_ids=_read_ids(tokenizer["start_ids"], end),
+            precision=manifest["precision"],
+            bos_token_id=None if bos is None else _parse_ids([bos], end)[0],
+            eos_token_ids=frozenset(_parse_ids(tokenizer["eos_token_ids"], end)),
+            start_ids=_parse_ids(tokenizer["start_ids"], end),
             missing_ids=tuple(range(first, last + 1) for first, last in gaps),
-            special_tokens=tuple(map(_read_special, tokenizer["special_tokens"])),
+            special_tokens=tuple(map(_parse_special, tokenizer["special_tokens"])),
             source=dict(manifest["source"]),
             checked=tuple((c["onnxruntime"], c["provider"]) for c in manifest["checked"]),
         )
-        return folder, {_read_name(n): _read_file(f) for n, f in manifest["files"].items()}
+        for name, facts in manifest["files"].items():
+            plain = Path(name).name == name and name not in ("", "..") and "\\" not in name
+            _require(plain and name.isprintable(), "file name", name)
+            known = type(facts["size"]) is int and isinstance(facts["sha256"], str)
+            _require(known, "size and sha256", facts)
+        return folder, dict(manifest["files"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path / MANIFEST_FILE} is damaged ({error}); export again") from error
 
 
-def _read_shape(sizes: Mapping[str, Any]) -> ModelShape:
-    _read_ids(list(sizes.values()), _SIZE_LIMIT)
+def _parse_shape(sizes: Mapping[str, Any]) -> ModelShape:
     shape = ModelShape(**sizes)
-    if min(sizes.values()) == 0 or shape.n_layer > _MOST_LAYERS:
-        raise ValueError("no model has these sizes")
-    if shape.n_head * shape.head_dim != shape.n_embd:
-        raise ValueError("n_head and head_dim do not make n_embd")
+    known = _parse_ids(list(sizes.values()), _SIZE_LIMIT)
+    _require(min(known) > 0 and shape.n_layer <= _MOST_LAYERS, "sizes of a model", known)
+    _require(shape.n_head * shape.head_dim == shape.n_embd, "n_embd of all heads", shape.n_embd)
     return shape
 
 
-def _read_ids(values: Any, end: int) -> tuple[int, ...]:
-    """Return a list of whole numbers below `end`."""
-    if not isinstance(values, list) or not all(type(v) is int and 0 <= v < end for v in values):
-        raise ValueError(f"{shorten(ascii(values))}: expected whole numbers below {end}")
+def _parse_ids(values: Any, end: int) -> tuple[int, ...]:
+    whole = isinstance(values, list) and all(type(v) is int and 0 <= v < end for v in values)
+    _require(whole, f"whole numbers below {end}", values)
     return tuple(values)
 
 
-def _read_special(fields: Mapping[str, Any]) -> SpecialToken:
+def _parse_special(fields: Mapping[str, Any]) -> SpecialToken:
     token = SpecialToken(**fields)
-    _read_ids([token.id], _SIZE_LIMIT)
-    if not all(isinstance(t, str | None) for t in (token.text, token.begins, token.ends)):
-        raise ValueError("a special token is no text")
+    _parse_ids([token.id], _SIZE_LIMIT)
+    texts = [token.text, token.begins, token.ends, token.silent]
+    _require(all(isinstance(text, str | None) for text in texts), "texts", texts)
     return token
 
 
-def _read_name(name: str) -> str:
-    """Return the name of a file that lies in the folder itself."""
-    if Path(name).name != name or name in ("", "..") or "\\" in name or not name.isprintable():
-        raise ValueError(f"{shorten(ascii(name))} is no plain file name")
-    return name
+def _require(right: bool, expected: str, found: object) -> None:
+    if not right:
+        raise ValueError(f"expected {expected}, found {shorten(ascii(found))}")
 
 
-def _read_file(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    if type(facts["size"]) is not int or not isinstance(facts["sha256"], str):
-        raise ValueError("a file has no size and sha256")
-    return facts
-
-
-def _choose(value: Any, known: Iterable[str]) -> str:
-    if value not in [*known]:
-        raise ValueError(f"{shorten(ascii(value))} is none of {', '.join(known)}")
-    return str(value)
-
-
-def _find_size_faults(path: Path, sizes: Mapping[str, int]) -> Iterable[str]:
-    for name, size in sizes.items():
-        try:
-            found = (path / name).stat()
-        except OSError:
-            yield f"{name} is missing"
-        else:
-            if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
-                yield f"{name} is no regular file"
-            elif found.st_size != size:
-                yield f"{name} has {found.st_size} bytes, expected {size}"
+def _find_fault(path: Path, facts: Mapping[str, Any]) -> str | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return f"{path.name} is missing"
+    if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+        return f"{path.name} is no regular file"
+    if found.st_size != facts["size"]:
+        return f"{path.name} has {found.st_size} bytes, expected {facts['size']}"
+    return None
 
 
 def _read_object(path: Path) -> dict[str, Any]:
