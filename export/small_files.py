@@ -52,8 +52,8 @@ def read_bytes(path: Path, *, most_bytes: int = SMALL, pipes: bool = False) -> b
     With `pipes` a pipe or device is read, as `<(…)` of a shell gives; it may block or never end.
 
     Raises:
-        MissingFileError: if there is none.
-        ReadError: if it is too large, a Git LFS pointer, no regular file, or cannot be read.
+        ReadError: if it is too large, a Git LFS pointer, or no regular file; the system's own
+            reasons are an AccessError, and where there is no file a MissingFileError.
     """
     try:
         found = path.stat()
@@ -73,33 +73,15 @@ def read_bytes(path: Path, *, most_bytes: int = SMALL, pipes: bool = False) -> b
 
 
 def read_text(path: Path, *, most_bytes: int = SMALL, pipes: bool = False) -> str:
-    """Return the text of a file in UTF-8, without a byte order mark.
-
-    Raises:
-        ReadError: as `read_bytes`, or if it is not UTF-8.
-    """
+    """Return the text of a file; raises what `read_bytes` and `decode` do."""
     return decode(read_bytes(path, most_bytes=most_bytes, pipes=pipes), file=path)
-
-
-def read_json(path: Path, *, most_bytes: int = SMALL, repeated_keys: bool = False) -> Any:
-    """Return the value that a JSON file holds; see `parse_json`.
-
-    Raises:
-        ReadError: as `read_text` and `parse_json`.
-    """
-    text = read_text(path, most_bytes=most_bytes)
-    return parse_json(text, repeated_keys=repeated_keys)
 
 
 def read_object(
     path: Path, *, most_bytes: int = SMALL, repeated_keys: bool = False
 ) -> dict[str, Any]:
-    """Return the object that a JSON file holds.
-
-    Raises:
-        ReadError: as `read_json`, or if it holds anything else.
-    """
-    value = read_json(path, most_bytes=most_bytes, repeated_keys=repeated_keys)
+    """Return the object that a JSON file holds; raises what `read_text` and `parse_json` do."""
+    value = parse_json(read_text(path, most_bytes=most_bytes), repeated_keys=repeated_keys)
     if not isinstance(value, dict):
         raise ReadError("holds no JSON object")
     return value
@@ -156,11 +138,7 @@ def parse_json(text: str | bytes, *, repeated_keys: bool = False, half_pairs: bo
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the values of a TOML text.
-
-    Raises:
-        ReadError: if it is no TOML, or nested too deeply.
-    """
+    """Return the values of a TOML text, or raise a ReadError."""
     import tomllib  # only where there is something to read
 
     try:
