@@ -11,19 +11,18 @@ from typer.core import TyperGroup
 
 from gpt2cli import exit_codes
 from gpt2cli.batch.command import batch
-from gpt2cli.commands.bench import bench
+from gpt2cli.bench.command import bench
 from gpt2cli.commands.chat import chat
-from gpt2cli.commands.config import config
-from gpt2cli.commands.export import export
-from gpt2cli.commands.help_page import Command
-from gpt2cli.commands.models import models
-from gpt2cli.commands.score import score
-from gpt2cli.commands.tokens import tokens
+from gpt2cli.config_command import config
 from gpt2cli.doctor.command import doctor
 from gpt2cli.errors import Gpt2Error, UsageError
+from gpt2cli.export_command import export
 from gpt2cli.generate.command import generate
-from gpt2cli.options import spell_flag
+from gpt2cli.models import models
+from gpt2cli.options import Command, spell_flag
+from gpt2cli.score.command import score
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
+from gpt2cli.tokens import tokens
 
 _STDOUT: Final = 1
 _STDERR: Final = 2

@@ -15,6 +15,7 @@ from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import (
     BIAS,
     DEVICE,
+    FILE,
     NAME,
     NUMBER,
     PATTERN,
@@ -283,6 +284,24 @@ class ReportConfig:
     quiet: bool = option(
         False, "No notes and no progress on stderr.", REPORTING, kind=SWITCH, short="-q"
     )
+
+
+def json_option(help: str) -> Any:  # noqa: A002
+    """Declare --json, with a command's own help."""
+    return option(False, help, REPORT, kind=SWITCH, settable=False)
+
+
+def file_option(default: Any, help: str, usual: str) -> Any:  # noqa: A002
+    """Declare --file, with a command's own help; repeatable where the default is a tuple."""
+    return option(
+        default, help, REPORT,
+        kind=FILE, short="-f", repeatable=default == (), usual=usual, settable=False,
+    )  # fmt: skip
+
+
+def output_option(help: str = "Write the result to FILE, whole or not at all; - is stdout.") -> Any:  # noqa: A002
+    """Declare --output."""
+    return option(None, help, REPORT, kind=FILE, short="-o", usual="stdout", settable=False)
 
 
 # What one prompt can have of its own: the groups of a batch's record.

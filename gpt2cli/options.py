@@ -1,5 +1,6 @@
-"""The options of the table as Typer's parameters: how a command takes them."""
+"""The options of the table as Typer's parameters: how a command takes them, and shows them."""
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from export.small_files import ReadError, parse_json, read_text
 from gpt2cli.completion import Offer, complete_model
@@ -16,12 +18,37 @@ from gpt2cli.errors import UsageError, shorten
 from gpt2cli.option_kinds import FILE, SCHEMA, SWITCH, Option, from_bytes, options_of
 from gpt2cli.settings import Given, Settings, find_settings
 
-Command = Callable[..., None]
+Function = Callable[..., None]
+
+
+class Command(TyperCommand):
+    """A command whose help has no column for `--no-…`: a switch's sentence says it.
+
+    Typer 0.28 would set one apart in every panel that has a switch, and leave too little room
+    for the sentences on 80 columns.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; every error knows its command, as Typer 0.28's do only in part."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            if getattr(error, "ctx", ctx) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        shown = copy.copy(self)
+        shown.params = [copy.copy(parameter) for parameter in self.params]
+        for parameter in shown.params:
+            parameter.secondary_opts = []
+        super(Command, shown).format_help(ctx, formatter)
 
 
 def takes(
     *groups: type[Any], without: Collection[str] = (), own: bool = True, **defaults: Any
-) -> Callable[[Command], Command]:
+) -> Callable[[Function], Function]:
     """Let a command take the options of groups, which it gets as `settings`.
 
     `own`: whether the user's environment and config file have a say. `defaults`: by field, in
@@ -36,7 +63,7 @@ def takes(
         if option.field not in without
     }
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Function) -> Function:
         others = [p for n, p in inspect.signature(command).parameters.items() if n != "settings"]
         parameters = [*others, *map(_as_parameter, options.values())]
 

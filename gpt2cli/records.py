@@ -8,6 +8,7 @@ from gpt2cli.generation.interfaces import Finish
 from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
 from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
+from gpt2cli.scoring import TokenScore
 from gpt2cli.spelling import describe_piece
 from gpt2cli.tokenizer import Tokenizer
 
@@ -92,17 +93,20 @@ def _describe_logprobs(finish: Finish, tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the log-probability of each token of the completion, if they are wanted."""
     if finish.logprobs is None:
         return {}
-    tokens = []
-    for token in finish.logprobs:
-        described = _describe_token(token, tokenizer)
-        if token.alternatives:
-            others = [_describe_token(other, tokenizer) for other in token.alternatives]
-            described["alternatives"] = others
-        tokens.append(described)
-    return {"logprobs": tokens}
+    return {"logprobs": [describe_token(token, tokenizer) for token in finish.logprobs]}
 
 
-def _describe_token(token: TokenLogprob | Alternative, tokenizer: Tokenizer) -> dict[str, Any]:
+def describe_token(token: TokenLogprob | TokenScore, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return a token with its log-probability, and the alternatives where there are some."""
+    described = _describe_one(token, tokenizer)
+    if token.alternatives:
+        described["alternatives"] = [_describe_one(t, tokenizer) for t in token.alternatives]
+    return described
+
+
+def _describe_one(
+    token: TokenLogprob | TokenScore | Alternative, tokenizer: Tokenizer
+) -> dict[str, Any]:
     piece = tokenizer.spell(token.token_id)
     return {"id": token.token_id, **describe_piece(piece), "logprob": token.logprob}
 

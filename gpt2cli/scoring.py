@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from gpt2cli.errors import UsageError
 from gpt2cli.generation.interfaces import LogitsEngine
 from gpt2cli.sampling.logprobs import Alternative, find_logprobs
 
@@ -97,6 +98,19 @@ class Window:
     begin: int
     scored: int
     end: int
+
+
+def choose_stride(asked: int | None, n_positions: int) -> int:
+    """Return the stride for a model; half of its context where none is asked for.
+
+    Raises:
+        UsageError: if it is as long as a window: a window's first token would have no context.
+    """
+    stride = max(1, n_positions // 2) if asked is None else asked
+    if stride >= n_positions:
+        expected = f"1 to {n_positions - 1}, less than the model's context"
+        raise UsageError(option="stride", expected=expected, found=stride)
+    return stride
 
 
 def find_windows(length: int, *, size: int, stride: int) -> Iterator[Window]:

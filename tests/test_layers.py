@@ -15,8 +15,24 @@ _ROOT: Final = pathlib.Path(__file__).parents[1]
 
 _TENSORS: Final = ("numpy", "onnx", "onnxruntime")
 
+# The commands, each with its view: a module, or a folder whose `command.py` declares the options.
+# While `gpt2 --help` is made only that is imported; it imports what runs when it is called.
+_ROOMS: Final = (
+    "gpt2cli.batch",
+    "gpt2cli.bench",
+    "gpt2cli.commands",
+    "gpt2cli.config_command",
+    "gpt2cli.doctor",
+    "gpt2cli.export_command",
+    "gpt2cli.generate",
+    "gpt2cli.models",
+    "gpt2cli.score",
+    "gpt2cli.tokens",
+)
+
 # Module, with all that lies in it -> what it must never import, with all that lies in that.
 _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(_ROOMS, (*_TENSORS, "tokenizers", "huggingface_hub", "rich", "gpt2cli.engine")),
     "export": ("gpt2cli",),
     "export.errors": ("export",),
     "export.whole": (*_TENSORS, "export"),
@@ -89,7 +105,6 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "rich",
         "typer",
     ),
-    "gpt2cli.batch": (*_TENSORS, "tokenizers", "huggingface_hub", "gpt2cli.engine", "rich"),
     "gpt2cli.chat": (
         "numpy",
         "onnx",
@@ -144,15 +159,6 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "rich",
     ),
     "gpt2cli.machine": (*_TENSORS, "gpt2cli"),
-    "gpt2cli.bench": (
-        *_TENSORS,
-        "tokenizers",
-        "gpt2cli.engine",
-        "gpt2cli.store",
-        "gpt2cli.tokenizer",
-        "rich",
-        "typer",
-    ),
     "gpt2cli.terminal": (
         *_TENSORS,
         "tokenizers",
@@ -161,23 +167,14 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "gpt2cli.store",
         "gpt2cli.tokenizer",
     ),
-    "gpt2cli.commands": (*_TENSORS, "tokenizers", "huggingface_hub", "gpt2cli.engine"),
-    "gpt2cli.generate": (*_TENSORS, "tokenizers", "huggingface_hub", "gpt2cli.engine"),
     "gpt2cli.text_input": (*_TENSORS, "tokenizers", "gpt2cli.terminal", "rich", "typer"),
     "gpt2cli.app": (*_TENSORS, "tokenizers", "huggingface_hub", "gpt2cli.engine"),
 }
 
-# The commands, each with its view: a module, or a folder whose `command.py` declares the options.
-# While `gpt2 --help` is made only that is imported; it imports what runs when it is called.
-_ROOMS: Final = ("gpt2cli.batch", "gpt2cli.commands", "gpt2cli.doctor", "gpt2cli.generate")
-
 # Module -> the only ones that may import it, each with all that lies in it.
 _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "export": ("export", "gpt2cli.store"),
-    "gpt2cli.batch": ("gpt2cli.batch", "gpt2cli.app"),
-    "gpt2cli.commands": ("gpt2cli.commands", "gpt2cli.app"),
-    "gpt2cli.doctor": ("gpt2cli.doctor", "gpt2cli.app"),
-    "gpt2cli.generate": ("gpt2cli.generate", "gpt2cli.app"),
+    **{room: (room, "gpt2cli.app") for room in _ROOMS},
     "gpt2cli.terminal": (*_ROOMS, "gpt2cli.app", "gpt2cli.__main__", "gpt2cli.terminal"),
     "gpt2cli.app": ("gpt2cli.__main__",),
     "huggingface_hub": ("gpt2cli.store",),

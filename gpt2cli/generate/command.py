@@ -17,9 +17,12 @@ from gpt2cli.config import (
     SamplingConfig,
     SeedConfig,
     TextConfig,
+    file_option,
+    json_option,
+    output_option,
 )
 from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import FILE, SWITCH, TEXT, option
+from gpt2cli.option_kinds import SWITCH, TEXT, option
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes
@@ -31,10 +34,9 @@ from gpt2cli.text_input import find_stdin, read_texts
 class InputOutput:
     """Where the prompt comes from, beside the argument, and what is written, and where."""
 
-    file: Path | None = option(
-        None, "Read the prompt from FILE; - is stdin.", REPORT,
-        kind=FILE, short="-f", usual="the argument, or stdin", settable=False,
-    )  # fmt: skip
+    file: Path | None = file_option(
+        None, "Read the prompt from FILE; - is stdin.", "the argument, or stdin"
+    )
     separator: str = option(
         "---", r"Line between samples; \n and \t are understood.", REPORT, kind=TEXT, settable=False
     )
@@ -42,13 +44,8 @@ class InputOutput:
         True, "Print the prompt before its completion. Default --echo; --no-echo: the completion "
         "alone.", REPORT, kind=SWITCH, settable=False,
     )  # fmt: skip
-    json: bool = option(
-        False, "Print one JSON record per sample, not text.", REPORT, kind=SWITCH, settable=False
-    )
-    output: Path | None = option(
-        None, "Write the result to FILE, whole or not at all; - is stdout.", REPORT,
-        kind=FILE, short="-o", usual="stdout", settable=False,
-    )  # fmt: skip
+    json: bool = json_option("Print one JSON record per sample, not text.")
+    output: Path | None = output_option()
 
 
 @takes(

@@ -30,8 +30,7 @@ from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.machine import count_cores, find_cpu_name
 from gpt2cli.model_folder import read_model_folder
-from gpt2cli.scoring import Totals, score
-from gpt2cli.scoring_config import ScoringConfig
+from gpt2cli.scoring import Totals, choose_stride, score
 from gpt2cli.tokenizer import Tokenizer
 
 _CPU: Final = Device("cpu")
@@ -105,7 +104,7 @@ def open_engine(folder: pathlib.Path, *, threads: int | None = None) -> Engine:
 def find_perplexity(folder: pathlib.Path, text: str) -> float:
     """Return the perplexity of a text, every token scored once, by `gpt2 score`'s windows."""
     engine, tokenizer = open_engine(folder), Tokenizer(read_model_folder(folder))
-    stride = ScoringConfig().choose_stride(engine.shape.n_positions)
+    stride = choose_stride(None, engine.shape.n_positions)
     totals = Totals()
     ids, bos = tokenizer.encode(text), tokenizer.bos_token_id
     for scores in score(engine, ids, bos_token_id=bos, stride=stride):

@@ -30,10 +30,10 @@ from gpt2cli.scoring import (
     TokenScore,
     Totals,
     Window,
+    choose_stride,
     find_windows,
     score,
 )
-from gpt2cli.scoring_config import ScoringConfig
 from tests.array_weights import ArrayWeights
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.scripted import ScriptedEngine, scatter
@@ -236,20 +236,13 @@ def test_the_stride_is_half_of_the_context_unless_it_is_given(
     stride: int | None, n_positions: int, settled: int
 ) -> None:
     """From 1 to one less than the context: a window's new tokens need one before them."""
-    assert ScoringConfig(stride=stride).choose_stride(n_positions) == settled
+    assert choose_stride(stride, n_positions) == settled
 
 
 def test_a_stride_as_long_as_the_context_is_a_usage_error() -> None:
     """Only the model tells how long that is; the error names both."""
     with pytest.raises(UsageError, match=r"stride: expected 1 to 32, .*, found 33"):
-        ScoringConfig(stride=33).choose_stride(33)
-
-
-@pytest.mark.parametrize("options", [{"stride": 0}, {"stride": -1}, {"top": -1}])
-def test_numbers_out_of_range_are_usage_errors(options: dict[str, int]) -> None:
-    """Without any model."""
-    with pytest.raises(UsageError, match=r"expected a whole number \d or more"):
-        ScoringConfig(**options)
+        choose_stride(33, 33)
 
 
 SCORES = st.builds(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gpt2cli.terminal.notes import Notes
-from gpt2cli.terminal.progress import BatchProgress
+from gpt2cli.terminal.progress import Bar, BatchProgress
 
 _RATE = r" in \d+\.\d s \(\d+\.\d tokens/s\)"
 
@@ -51,26 +51,56 @@ class Watched(Notes):
         return True
 
 
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rich draw, as for a terminal."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+
 @pytest.mark.parametrize(
     ("notes", "hidden", "shown"),
     [(Watched(), False, True), (Watched(), True, False), (Notes(), False, False)],
     ids=["watched", "hidden", "unseen"],
 )
-@pytest.mark.parametrize("total_bytes", [100, None])
+@pytest.mark.parametrize("total", [100, None])
 def test_a_bar_is_shown_where_a_person_watches(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    notes: Notes,
-    hidden: bool,
-    shown: bool,
-    total_bytes: int | None,
+    capsys: pytest.CaptureFixture[str], notes: Notes, hidden: bool, shown: bool, total: int | None
 ) -> None:
-    """On stderr, whether the size of the input is known or not; else nothing is written."""
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich draws for a terminal only
-    with BatchProgress(notes, total_bytes=total_bytes, hidden=hidden) as progress:
-        progress.add(error=False, tokens=5, bytes_read=50)
+    """On stderr, whether it is known how much there is to do or not; else nothing is written."""
+    with Bar(notes, total, hidden=hidden) as bar:
+        bar.show(50, "halfway")
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert ("1 record, " in captured.err) is shown
+    assert ("halfway" in captured.err) is shown
     assert (captured.err != "") is shown
+
+
+def test_the_bar_makes_way_and_comes_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """For a result to be written in between."""
+    with Bar(Watched(), 9) as bar:
+        bar.show(3, "first")
+        bar.pause()
+        assert capsys.readouterr().err.endswith("\x1b[2K")
+        bar.show(6, "second")
+    assert "second" in capsys.readouterr().err
+
+
+def test_a_bar_may_wait_before_it_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is done soon needs none."""
+    now = [0.0]
+    with Bar(Watched(), 9, patience=1, clock=lambda: now[0]) as bar:
+        now[0] = 0.9
+        bar.show(3, "first")
+        assert capsys.readouterr().err == ""
+        now[0] = 1.1
+        bar.show(6, "second")
+    assert "second" in capsys.readouterr().err
+
+
+def test_the_bar_of_a_batch_counts_records(capsys: pytest.CaptureFixture[str]) -> None:
+    """From the beginning, before there is any."""
+    with BatchProgress(Watched(), total_bytes=100) as progress:
+        assert "0 records" in capsys.readouterr().err
+        progress.add(error=False, tokens=5, bytes_read=50)
+    assert "1 record, " in capsys.readouterr().err

@@ -6,12 +6,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gpt2cli.commands.help_page import Command
 from gpt2cli.completion import Offer
-from gpt2cli.config import REPORT, ReportConfig
+from gpt2cli.config import ConstraintConfig, ReportConfig, json_option
 from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import BIAS, SWITCH, Option, from_bytes, option
-from gpt2cli.options import complete_option, takes
+from gpt2cli.option_kinds import BIAS, Option, from_bytes
+from gpt2cli.options import Command, complete_option, takes
 from gpt2cli.settings import (
     Given,
     Settings,
@@ -20,6 +19,9 @@ from gpt2cli.settings import (
     read_file,
     settable_options,
 )
+from gpt2cli.terminal.notes import Notes
+from gpt2cli.terminal.result import open_result
+from gpt2cli.terminal.tables import format_table
 from gpt2cli.user_settings import (
     config_file,
     read_config,
@@ -64,9 +66,7 @@ def _complete_value(ctx: typer.Context, incomplete: str) -> list[Offer]:
 class Output:
     """How the settings are shown."""
 
-    json: bool = option(
-        False, "Print a JSON record per setting.", REPORT, kind=SWITCH, settable=False
-    )
+    json: bool = json_option("Print a JSON record per setting.")
 
 
 @config.command(cls=Command)
@@ -95,8 +95,6 @@ def show(*, settings: Settings) -> None:
 
     GPT2_TOP_K=5 gpt2 config show --json | jq 'select(.from != "built in")'
     """
-    from gpt2cli.terminal.tables import format_table
-
     options = settable_options()
     kept = find_settings(options, {}).given
     records = [_describe(option, kept.get(option.field)) for option in options]
@@ -143,8 +141,6 @@ def set_(
 
     gpt2 config set stop '["\n", "User:"]'
     """
-    from gpt2cli.terminal.notes import Notes
-
     option = find_option(key)
     kept = _as_toml(option, _check(option, value))
     write_setting(option.field, kept)
@@ -174,8 +170,6 @@ def unset(
 
     gpt2 config unset max-new-tokens
     """
-    from gpt2cli.terminal.notes import Notes
-
     field = key.lstrip("-").replace("-", "_")
     removed = remove_setting(field)  # also what is no option: that is how a file is mended
     if not removed:
@@ -206,7 +200,6 @@ def _check(option: Option, text: str) -> Any:
 
 def _check_regex(pattern: str) -> None:
     """Compile a pattern, which needs no model: here a token is a byte."""
-    from gpt2cli.config import ConstraintConfig
     from gpt2cli.sampling.constraints import ConstraintCompiler  # heavy: not for --help
 
     compiler = ConstraintCompiler([bytes([i]) for i in range(256)], lambda text: text.encode())
@@ -248,7 +241,6 @@ def _show(value: Any) -> str:
 
 
 def _write(text: str) -> None:
-    from gpt2cli.terminal.result import open_result
 
     with open_result(None) as writer:
         writer.write(text)

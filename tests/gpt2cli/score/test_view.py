@@ -7,15 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from gpt2cli.scoring import TokenScore, Totals
-from gpt2cli.terminal.notes import Notes
+from gpt2cli.score.view import ScoredText, show_coloured, show_lines
+from gpt2cli.scoring import TokenScore
 from gpt2cli.terminal.result import ResultWriter, open_result
-from gpt2cli.terminal.score_progress import ScoreProgress
-from gpt2cli.terminal.score_view import (
-    ColouredView,
-    LineView,
-    ScoreView,
-)
 
 GREEN, YELLOW, MAGENTA, RED = "30;42", "30;43", "30;45", "97;41"
 LEGEND = (
@@ -39,23 +33,25 @@ def on(style: str, text: str) -> str:
     return f"\x1b[{style}m{text}\x1b[0m"
 
 
-def feed(view: ScoreView, text: Text, name: str | None = None) -> None:
-    """Show a whole text, token by token; ids are places in it."""
-    totals = Totals()
-    view.begin(name)
-    for place, (_, probability) in enumerate(text):
-        score = TokenScore(place, None if probability is None else math.log(probability))
-        view.add([score])
-        totals.add([score])
-    view.stop()
-    view.end(totals)
+def scored(text: Text, name: str | None = None, index: int = 0) -> ScoredText:
+    """Return a text that is scored token by token; ids are indices into it."""
+    told = ScoredText(index, name)
+
+    def take() -> Iterator[list[TokenScore]]:
+        for i, (_, probability) in enumerate(text):
+            score = TokenScore(i, None if probability is None else math.log(probability))
+            yield [score]
+            told.totals.add([score])
+
+    told.scores = take()
+    return told
 
 
-def colour(text: Text, name: str | None = None) -> str:
+def colour(text: Text, name: str | None = None, index: int = 0) -> str:
     """Return what a terminal gets of one text."""
     file = io.BytesIO()
-    view = ColouredView(ResultWriter(file, on_terminal=True), lambda place: text[place][0])
-    feed(view, text, name)
+    writer = ResultWriter(file, on_terminal=True)
+    show_coloured(scored(text, name, index), writer, lambda i: text[i][0])
     return file.getvalue().decode()
 
 
@@ -94,17 +90,23 @@ def test_characters_are_whole_and_as_unlikely_as_their_least_likely_token() -> N
 
 
 def test_a_character_that_is_never_completed_is_shown_as_such() -> None:
-    """At the end of the text; the next text begins anew."""
-    pieces = {0: b"\xe6", 1: b"x"}
+    """At the end of the text."""
+    assert colour([(b"\xe6", 0.0001)]).startswith(f"{on(RED, '�')}\nperplexity")
+
+
+def test_the_line_is_finished_where_the_text_was_not() -> None:
+    """As after Ctrl-C: no perplexity follows."""
+
+    def stop() -> Iterator[list[TokenScore]]:
+        yield [TokenScore(0, 0.0)]
+        raise KeyboardInterrupt
+
     file = io.BytesIO()
-    view = ColouredView(ResultWriter(file, on_terminal=True), pieces.__getitem__)
-    view.begin(None)
-    view.add([TokenScore(0, math.log(0.0001))])
-    view.stop()
-    view.begin(None)
-    view.add([TokenScore(1, 0.0)])
-    view.stop()
-    assert file.getvalue().decode() == f"{on(RED, '�')}\nx\n"
+    with pytest.raises(KeyboardInterrupt):
+        show_coloured(
+            ScoredText(0, None, stop()), ResultWriter(file, on_terminal=True), lambda i: b"x"
+        )
+    assert file.getvalue() == b"x\n"
 
 
 def test_newlines_have_no_ground() -> None:
@@ -121,14 +123,9 @@ def test_what_would_control_the_terminal_is_visible() -> None:
 
 def test_texts_of_files_have_their_names_and_stand_apart() -> None:
     """In bold; a name with a newline stays one line."""
-    file = io.BytesIO()
-    writer = ResultWriter(file, on_terminal=True)
-    view = ColouredView(writer, lambda place: b"x")
-    feed(view, [(b"x", 0.9)], "a.txt")
-    feed(view, [(b"x", 0.9)], "b\nc")
-    end = f"x\nperplexity 1.11111 (1 token)\n{LEGEND}"
-    bold = ("\x1b[1ma.txt\x1b[22m", '\x1b[1m"b\\nc"\x1b[22m')
-    assert file.getvalue().decode() == f"{bold[0]}\n{end}\n{bold[1]}\n{end}"
+    text, end = [(b"x", 0.9)], f"x\nperplexity 1.11111 (1 token)\n{LEGEND}"
+    assert colour(text, "a.txt") == f"\x1b[1ma.txt\x1b[22m\n{end}"
+    assert colour(text, "b\nc", index=1) == f'\n\x1b[1m"b\\nc"\x1b[22m\n{end}'
 
 
 def test_an_empty_text_has_no_line_of_its_own() -> None:
@@ -139,8 +136,8 @@ def test_an_empty_text_has_no_line_of_its_own() -> None:
 def test_a_token_without_a_score_has_a_dash_in_its_line() -> None:
     """As the first one of a model without BOS."""
     file = io.BytesIO()
-    view = LineView(ResultWriter(file, on_terminal=False), lambda place: b"x")
-    feed(view, [(b"x", None), (b"x", 0.5)], "a\tb")
+    text = scored([(b"x", None), (b"x", 0.5)], "a\tb")
+    show_lines(text, ResultWriter(file, on_terminal=False), lambda i: b"x")
     assert file.getvalue() == b'-\t"x"\n-0.693147\t"x"\nperplexity\t2\t1\t"a\\tb"\n'
 
 
@@ -149,57 +146,3 @@ def test_a_result_that_goes_elsewhere_is_not_coloured(tmp_path: pathlib.Path) ->
     for path in (None, pathlib.Path("-"), tmp_path / "out"):
         with open_result(path) as writer:
             assert not writer.coloured
-
-
-class _Watched(Notes):
-    """Notes that a person sees."""
-
-    @property
-    def watched(self) -> bool:
-        return True
-
-
-class TestProgress:
-    """Claims about the bar."""
-
-    @pytest.fixture
-    def seconds(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-        """Return the clock's times to come: the last one stays."""
-        monkeypatch.setenv("TERM", "xterm")
-        monkeypatch.setenv("FORCE_COLOR", "1")  # rich draws for a terminal only
-        yield [0.0]
-
-    @pytest.mark.parametrize(
-        ("waited", "hidden", "shown"),
-        [(0.9, False, False), (1.1, False, True), (1.1, True, False)],
-        ids=["quick", "slow", "hidden"],
-    )
-    def test_a_bar_is_shown_once_it_takes_more_than_a_second(
-        self,
-        seconds: list[float],
-        capsys: pytest.CaptureFixture[str],
-        waited: float,
-        hidden: bool,
-        shown: bool,
-    ) -> None:
-        """On stderr, with the count and the rate."""
-        progress = ScoreProgress(_Watched(), total=200, hidden=hidden, clock=lambda: seconds[0])
-        with progress:
-            seconds[0] = waited
-            progress.add(110)
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert ("110 tokens, 100 tokens/s" in captured.err) is shown
-        assert (captured.err != "") is shown
-
-    def test_the_bar_makes_way_and_comes_again(
-        self, seconds: list[float], capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """For a record to be written in between."""
-        with ScoreProgress(_Watched(), total=9, clock=lambda: seconds[0]) as progress:
-            seconds[0] = 2.0
-            progress.add(3)
-            progress.pause()
-            assert capsys.readouterr().err.endswith("\x1b[2K")
-            progress.add(3)
-        assert "6 tokens" in capsys.readouterr().err

@@ -1,6 +1,9 @@
 """Claims about what is measured and how: by a clock that the tests wind, never by a real one."""
 
+import dataclasses
+import json
 import pathlib
+import platform
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpt2cli.bench import (
+from gpt2cli.bench.run import (
     Bench,
-    Figure,
     Measure,
-    describe_conditions,
+    fit_lengths,
+    format_bench,
+    make_bench_record,
     plan_tasks,
     time_decode,
     time_first_token,
     time_prefill,
 )
-from gpt2cli.bench_config import BenchConfig
 from gpt2cli.errors import UsageError
 from gpt2cli.loading import LoadedModel
 from tests.checkpoints import CheckpointShape
@@ -79,10 +82,9 @@ def model(folder: pathlib.Path) -> LoadedModel:
     return load(folder)
 
 
-def make_bench(load_one: Callable[[], LoadedModel], **config: Any) -> Bench:
+def make_bench(load_one: Callable[[], LoadedModel], rounds: int, *lengths: int) -> Bench:
     """Return a run whose clock goes on by a second at each reading."""
-    settled = BenchConfig(batch_size=(1,), **config).fit(CONTEXT)
-    return Bench(settled, load_one, Ticking())
+    return Bench(load_one, rounds, lengths or (32,), (1,), Ticking())
 
 
 def test_a_prefill_is_timed_from_its_first_id_to_its_logits() -> None:
@@ -145,39 +147,28 @@ def test_a_figure_counts_the_tokens_that_were_timed(
 
 
 @pytest.mark.parametrize(
-    ("n_positions", "lengths"),
-    [(4, (4,)), (31, (31,)), (32, (32,)), (511, (32, 128)), (1024, (32, 128, 512))],
-)
-def test_usual_lengths_beyond_the_context_are_left_out(
-    n_positions: int, lengths: tuple[int, ...]
-) -> None:
-    """A context shorter than all of them is one itself."""
-    assert BenchConfig().fit(n_positions).prompt_length == lengths
-
-
-def test_lengths_and_sizes_come_once_and_from_the_least() -> None:
-    """What takes more memory comes later."""
-    config = BenchConfig(prompt_length=(9, 3, 9), batch_size=(4, 1, 4)).fit(33)
-    assert (config.prompt_length, config.batch_size) == ((3, 9), (1, 4))
-
-
-@pytest.mark.parametrize(
-    ("options", "n_positions", "message"),
+    ("asked", "n_positions", "lengths"),
     [
-        ({"prompt_length": (5, 34)}, 33, "prompt_length: expected 1 to 33, .*found 34"),
-        ({"prompt_length": (0,)}, 33, "prompt_length: expected a whole number 1 or more"),
-        ({"batch_size": (1, 0)}, 33, "batch_size: expected a whole number 1 to 256, found 0"),
-        ({"rounds": 0}, 33, "rounds: expected a whole number 1 or more, found 0"),
-        ({}, 3, "a context of 3 tokens is too short"),
+        ((), 4, [4]),
+        ((), 32, [32]),
+        ((), 511, [32, 128]),
+        ((), 1024, [32, 128, 512]),
+        ((9, 3, 9), 33, [3, 9]),
     ],
-    ids=str,
 )
-def test_what_cannot_be_measured_is_a_usage_error(
-    options: dict[str, Any], n_positions: int, message: str
+def test_lengths_fit_the_context_and_go_from_the_least(
+    asked: Sequence[int], n_positions: int, lengths: Sequence[int]
 ) -> None:
+    """A context shorter than the usual ones is one itself; what takes more memory comes later."""
+    assert fit_lengths(asked, n_positions) == lengths
+
+
+def test_a_length_beyond_the_context_and_a_context_too_short_are_usage_errors() -> None:
     """With the range and what was found."""
-    with pytest.raises(UsageError, match=message):
-        BenchConfig(**options).fit(n_positions)
+    with pytest.raises(UsageError, match=r"prompt_length: expected 1 to 33, .*found 34"):
+        fit_lengths((5, 34), 33)
+    with pytest.raises(UsageError, match="a context of 3 tokens is too short"):
+        fit_lengths((), 3)
 
 
 @pytest.mark.parametrize("n_positions", [4, 5, 33])
@@ -189,8 +180,7 @@ def test_every_task_fits_the_shortest_contexts(
         n_layer=1, n_head=1, n_embd=8, n_positions=n_positions, vocab_size=289, seed=1
     )
     model = load(model_folders(shape))
-    config = BenchConfig(prompt_length=(n_positions,), batch_size=(1,)).fit(n_positions)
-    tasks = plan_tasks(model, config, Ticking())
+    tasks = plan_tasks(model, [n_positions], [1], Ticking())
     assert [measure.name for measure, _ in tasks] == ["first-token", "prefill", "decode"]
     assert all(task() > 0 for _, task in tasks)
     assert tasks[-1][0].new_tokens >= 1
@@ -198,7 +188,7 @@ def test_every_task_fits_the_shortest_contexts(
 
 def test_rounds_go_through_all_measures_in_turn(folder: pathlib.Path) -> None:
     """After loading as often, and after each was done once to warm up."""
-    bench = make_bench(lambda: load(folder), rounds=2, prompt_length=(3, 8))
+    bench = make_bench(lambda: load(folder), 2, 3, 8)
     assert list(bench.run()) == [
         *("round 1 of 2: loading", "round 2 of 2: loading"),
         *("warming up: first-token", "warming up: prefill of 3 tokens"),
@@ -212,13 +202,14 @@ def test_rounds_go_through_all_measures_in_turn(folder: pathlib.Path) -> None:
 
 def test_each_measure_has_a_value_for_each_round(folder: pathlib.Path) -> None:
     """By a clock on which everything takes a second, a rate is the number of its tokens."""
-    bench = make_bench(lambda: load(folder), rounds=3, prompt_length=(8,))
+    bench = make_bench(lambda: load(folder), 3, 8)
     list(bench.run())
-    assert [(figure.measure.name, figure.values) for figure in bench.figures] == [
-        ("load", (1, 1, 1)),
-        ("first-token", (1, 1, 1)),
-        ("prefill", (8, 8, 8)),
-        ("decode", (16, 16, 16)),  # half of the context, less the step that is not timed
+    measures = make_bench_record(bench)["measures"]
+    assert [(told["measure"], told["rounds"]) for told in measures] == [
+        ("load", [1, 1, 1]),
+        ("first-token", [1, 1, 1]),
+        ("prefill", [8, 8, 8]),
+        ("decode", [16, 16, 16]),  # half of the context, less the step that is not timed
     ]
 
 
@@ -232,32 +223,75 @@ def test_a_model_is_gone_before_the_next_one_is_loaded(folder: pathlib.Path) -> 
         loaded.append(weakref.ref(model.engine))
         return model
 
-    list(make_bench(load_one, rounds=3, prompt_length=(3,)).run())
+    list(make_bench(load_one, 3, 3).run())
     assert len(loaded) == 3
 
 
 def test_closing_the_run_ends_the_work(folder: pathlib.Path) -> None:
     """What has come out so far can be read; nothing more is done."""
-    bench = make_bench(lambda: load(folder), rounds=5, prompt_length=(3,))
+    bench = make_bench(lambda: load(folder), 5, 3)
     pieces = bench.run()
     next(pieces), next(pieces)
     pieces.close()  # type: ignore[attr-defined]
-    assert [(figure.measure.name, figure.values) for figure in bench.figures] == [("load", (1,))]
+    assert [(measure.name, seconds) for measure, seconds in bench.seconds.items()] == [
+        ("load", [1])
+    ]
 
 
-def test_the_median_of_rounds_is_the_middle_one() -> None:
-    """Of an even number the mean of both."""
-    assert Figure(Measure("load"), (9, 1, 2), None).median == 2
-    assert Figure(Measure("load"), (9, 1, 2, 4), None).median == 3
+@pytest.fixture
+def done(model: LoadedModel) -> Bench:
+    """Return a run of three rounds that is over, of a hub's model."""
+    stored = dataclasses.replace(model.stored, name="gpt2", revision="0123456789abcdef")
+    bench = Bench(lambda: model, 3, (), ())
+    bench.model = dataclasses.replace(model, stored=stored)
+    prefill, decode = Measure("prefill", 1, 128), Measure("decode", 8, 64, 32)
+    bench.seconds = {
+        Measure("load"): [0.5, 0.25, 1],
+        prefill: [0.128, 0.064, 0.256],
+        decode: [1, 2, 4],
+    }
+    bench.peaks = {Measure("load"): 600_000_000, prefill: None, decode: 712_400_000}
+    return bench
 
 
-def test_conditions_tell_model_device_and_versions(
-    model: LoadedModel, folder: pathlib.Path
-) -> None:
-    """As they are in records."""
-    conditions = describe_conditions(model)
-    assert (conditions.model, conditions.revision) == (str(folder), None)
-    assert (conditions.precision, conditions.device) == ("fp32", "cpu")
-    assert (conditions.threads, conditions.n_positions) == (1, CONTEXT)
-    assert list(conditions.versions) == ["gpt2", "onnxruntime", "numpy", "python"]
-    assert all([conditions.cpu, conditions.system, *conditions.versions.values()])
+def test_the_conditions_stand_above_the_table(done: Bench) -> None:
+    """Model, machine, versions; then a line for each measure, its columns apart by spaces."""
+    model, machine, versions, empty, *table = format_bench(done, json=False).splitlines()
+    assert model == "model gpt2 (0123456789ab), fp32 on cpu, 1 thread, context 33 tokens"
+    assert machine.endswith(f", {platform.system()} {platform.machine()}")
+    assert [told.split()[0] for told in versions.split(", ")] == [
+        *("gpt2", "onnxruntime", "numpy", "python")
+    ]
+    assert [empty, *table] == [
+        "",
+        "MEASURE  BATCH  PROMPT  NEW  MEDIAN  MIN     MAX     UNIT      PEAK-MB",
+        "load     -      -       -    0.5000  0.2500  1.0000  s         600",
+        "prefill  1      128     -    1000.0  500.0   2000.0  tokens/s  -",
+        "decode   8      64      32   128.0   64.0    256.0   tokens/s  712",
+    ]
+
+
+def test_the_record_is_one_line_with_every_rounds_value(done: Bench) -> None:
+    """Nothing is rounded; the median of an even number of rounds is the mean of both."""
+    done.seconds[Measure("load")] = [9, 1, 2, 4]
+    text = format_bench(done, json=True)
+    record = json.loads(text)
+    assert text.count("\n") == 1
+    assert list(record) == [
+        *("model", "revision", "precision", "device", "threads", "n_positions"),
+        *("cpu", "system", "versions", "rounds", "measures"),
+    ]
+    assert (record["revision"], record["rounds"]) == ("0123456789abcdef", 3)
+    assert record["measures"][0]["median"] == 3
+    assert record["measures"][1] == {
+        "measure": "prefill",
+        "batch_size": 1,
+        "prompt_tokens": 128,
+        "new_tokens": 0,
+        "unit": "tokens/s",
+        "median": 1000,
+        "min": 500,
+        "max": 2000,
+        "rounds": [1000, 2000, 500],
+        "peak_memory_bytes": None,
+    }

@@ -11,6 +11,7 @@ from gpt2cli.config import PRECISIONS, ModelConfig, ReportConfig
 from gpt2cli.option_kinds import SWITCH, one_of, option
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
+from gpt2cli.terminal.notes import Notes
 
 _EXPORT: Final = "Export"
 
@@ -60,7 +61,6 @@ def export(
     """
     from gpt2cli.store.exports import export_to
     from gpt2cli.store.store import Store
-    from gpt2cli.terminal.notes import Notes
 
     how, where = settings.make(ExportConfig), settings.make(ModelConfig)
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:

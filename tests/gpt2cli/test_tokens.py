@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.commands.tokens import parse_ids
 from gpt2cli.errors import PromptError
 from gpt2cli.tokenizer import Tokenizer
+from gpt2cli.tokens import parse_ids
 from tests.checkpoints import END_OF_TEXT, GPT2_VOCAB_SIZE, CheckpointShape, write_tokenizer
 from tests.gpt2cli.folders import bare_folder
 from tests.gpt2cli.runner import error_line, invoke

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gpt2cli.config import REPORT, ModelConfig, ReportConfig, TextConfig
+from gpt2cli.config import REPORT, ModelConfig, ReportConfig, TextConfig, file_option, json_option
 from gpt2cli.errors import PromptError, UsageError, shorten
-from gpt2cli.option_kinds import FILE, SWITCH, option
+from gpt2cli.option_kinds import SWITCH, option
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
+from gpt2cli.spelling import describe_piece, format_in_parts, join_in_parts, quote_piece
+from gpt2cli.terminal.notes import Notes
+from gpt2cli.terminal.result import open_result
+from gpt2cli.text_input import find_stdin, read_texts
 
 if TYPE_CHECKING:
     from gpt2cli.store.store import StoredModel
@@ -36,17 +40,14 @@ class InputOutput:
         False, "From ids to text. Default: from text to ids.", REPORT,
         kind=SWITCH, short="-d", settable=False,
     )  # fmt: skip
-    file: Path | None = option(
-        None, "Read from FILE; - is stdin.", REPORT,
-        kind=FILE, short="-f", usual="the arguments, or stdin", settable=False,
-    )  # fmt: skip
+    file: Path | None = file_option(None, "Read from FILE; - is stdin.", "the arguments, or stdin")
     ids: bool = option(
         False, "Print the ids alone, on one line.", REPORT, kind=SWITCH, settable=False
     )
     count: bool = option(
         False, "Print how many tokens there are.", REPORT, kind=SWITCH, settable=False
     )
-    json: bool = option(False, "Print one JSON record.", REPORT, kind=SWITCH, settable=False)
+    json: bool = json_option("Print one JSON record.")
 
     def __post_init__(self) -> None:
         forms = {"ids": self.ids, "count": self.count, "json": self.json}
@@ -88,10 +89,6 @@ def tokens(
 
     gpt2 tokens -f story.txt --ids | gpt2 tokens --decode
     """
-    from gpt2cli.terminal.notes import Notes
-    from gpt2cli.terminal.result import open_result
-    from gpt2cli.text_input import find_stdin, read_texts
-
     io, model = settings.make(InputOutput), settings.make(ModelConfig)
     argument = _join(given, decode=io.decode)
     files = [] if io.file is None else [io.file]
@@ -144,8 +141,6 @@ def _format(
     ids: Sequence[int], tokenizer: "Tokenizer", stored: "StoredModel", io: InputOutput
 ) -> Iterator[str]:
     """Yield what is written, in parts."""
-    from gpt2cli.spelling import describe_piece, format_in_parts, join_in_parts, quote_piece
-
     pieces = ((token_id, tokenizer.spell(token_id)) for token_id in ids)
     if io.ids:
         yield from join_in_parts(map(str, ids), " ")

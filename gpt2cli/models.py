@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gpt2cli.commands.help_page import Command
 from gpt2cli.completion import complete_cached, complete_model
-from gpt2cli.config import AUTO, PRECISIONS, REPORT, ReportConfig
+from gpt2cli.config import AUTO, PRECISIONS, REPORT, ReportConfig, json_option
 from gpt2cli.option_kinds import NAME, SWITCH, one_of, option
-from gpt2cli.options import takes
+from gpt2cli.options import Command, takes
 from gpt2cli.settings import Settings
+from gpt2cli.terminal.notes import Notes, confirm
+from gpt2cli.terminal.result import open_result
+from gpt2cli.terminal.tables import format_size, format_table
 
 if TYPE_CHECKING:
     from gpt2cli.store.catalogue import CachedModel
@@ -63,7 +65,7 @@ class Filter:
 class Output:
     """How the result is written."""
 
-    json: bool = option(False, "Print JSON instead of text.", REPORT, kind=SWITCH, settable=False)
+    json: bool = json_option("Print JSON instead of text.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +92,6 @@ def list_models(*, settings: Settings) -> None:
     gpt2 models list --json | jq -r .path
     """
     from gpt2cli.store.catalogue import list_cached
-    from gpt2cli.terminal.result import open_result
-    from gpt2cli.terminal.tables import format_size, format_table
 
     cached = list_cached()
     if settings.make(Output).json:
@@ -129,7 +129,6 @@ def pull(
     """
     from gpt2cli.loading import find_usual_precision
     from gpt2cli.store.store import Store
-    from gpt2cli.terminal.notes import Notes
 
     wanted = settings.make(PullConfig)
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
@@ -160,7 +159,6 @@ def show(*, name: CachedName, settings: Settings) -> None:
     gpt2 models show gpt2 --json | jq .config
     """
     from gpt2cli.store.catalogue import describe_model, find_cached
-    from gpt2cli.terminal.result import open_result
 
     which, json = settings.make(Filter), settings.make(Output).json
     with open_result(None) as writer:
@@ -186,8 +184,6 @@ def rm(*, name: CachedName, settings: Settings) -> None:
     gpt2 models rm gpt2 --precision int8 --yes
     """
     from gpt2cli.store.catalogue import find_cached, remove_cached
-    from gpt2cli.terminal.notes import Notes, confirm
-    from gpt2cli.terminal.tables import format_size
 
     which = settings.make(Filter)
     found = find_cached(name, revision=which.revision, precision=which.precision)

@@ -1,0 +1,1 @@
+"""`gpt2 bench`: how fast a model runs on this machine."""
