@@ -121,17 +121,9 @@ def test_each_fact_has_a_line() -> None:
     assert all(line[10] == " " and line[11] != " " for line in text.splitlines())
 
 
-def test_problems_stand_last_with_what_mends_them() -> None:
-    """In their order."""
-    broken = replace(SOUND, problems=[Problem("a", "b"), Problem("c")])
-    text = format_diagnosis(broken, json=False)
-    assert text.endswith("problem    a; b\nproblem    c\nworks      yes, on cpu\n")
-
-
 @pytest.mark.parametrize(
     ("cuda", "driver", "libraries"),
     [
-        (Cuda(1, "13.0", "13.0"), "1 device, CUDA 13.0", "those of CUDA 13.0 are there"),
         (Cuda(2, "12.8", None), "2 devices, CUDA 12.8", "this ONNX Runtime has no CUDA"),
         (
             Cuda(1, "13.0", "13.0", None, {"a.so": "a.so: No such file", "b.so": "too short"}, "x"),
@@ -143,7 +135,6 @@ def test_problems_stand_last_with_what_mends_them() -> None:
             "no driver",
             "of CUDA 13.0 missing: a.so; x (needed only where there is a device)",
         ),
-        (Cuda(), "not asked", "this ONNX Runtime has no CUDA"),
     ],
 )
 def test_what_cuda_lacks_is_told(cuda: Cuda, driver: str, libraries: str) -> None:
@@ -152,29 +143,16 @@ def test_what_cuda_lacks_is_told(cuda: Cuda, driver: str, libraries: str) -> Non
     assert (shown["driver"], shown["libraries"]) == (driver, libraries)
 
 
-@pytest.mark.parametrize(
-    ("step", "text"),
-    [
-        (
-            Step("auto", "cpu", "fp32", 1.0, "long"),
-            "auto: a step of the starter model in fp32 ran on cpu in 1.0 ms; "
-            "not on CUDA: see below",
-        ),
-        (
-            Step("cuda", reason="long"),
-            "cuda: nothing runs there; see the problem below",
-        ),
-    ],
-)
-def test_where_a_step_ran_is_told(step: Step, text: str) -> None:
-    """A reason that is a problem stands there."""
-    assert lines(replace(SOUND, step=step, cuda=Cuda(1, "13.0", "13.0")))["device"] == text
-
-
-def test_without_onnxruntime_nothing_is_said_of_its_libraries() -> None:
-    """They were not looked for."""
-    shown = lines(replace(SOUND, providers=(), cuda=Cuda()))
-    assert (shown["providers"], shown["libraries"]) == ("none", "not looked for")
+def test_what_is_a_problem_stands_last_with_what_mends_it() -> None:
+    """The line of the device points there; without ONNX Runtime no libraries were looked for."""
+    step = Step("cuda", reason="long")
+    problems = [Problem("a", "b"), Problem("c")]
+    broken = replace(SOUND, step=step, providers=(), cuda=Cuda(1), problems=problems, works=False)
+    text = format_diagnosis(broken, json=False)
+    assert "\nproviders  none\n" in text
+    assert "\nlibraries  not looked for\n" in text
+    assert "\ndevice     cuda: nothing runs there; see the problem below\n" in text
+    assert "\nproblem    a; b\nproblem    c\nworks      no: what was asked for" in text
 
 
 def test_the_record_has_every_fact() -> None:
@@ -187,10 +165,5 @@ def test_the_record_has_every_fact() -> None:
         *("places", "hub", "models", "verified", "problems", "works"),
     ]
     assert record["step"]["ran_on"] == "cpu"
-    assert record["places"][0] == {
-        "name": "cache",
-        "path": "/c",
-        "size": 1500,
-        "free": 2_000_000,
-        "writable": True,
-    }
+    place = {"name": "cache", "path": "/c", "size": 1500, "free": 2_000_000, "writable": True}
+    assert record["places"][0] == place

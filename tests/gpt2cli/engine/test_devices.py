@@ -155,23 +155,15 @@ def test_a_number_too_high_tells_how_many_there_are(
     assert str(caught.value) == expected
 
 
-def test_a_broken_driver_library_is_told_from_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
-) -> None:
-    """The loader's own words say which file it is."""
+def test_what_is_no_driver_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """A broken library by the loader's own words, a stub without the functions by its name."""
     library = tmp_path / "libcuda.so.1"
     library.write_bytes(b"")
     load = ctypes.CDLL
     monkeypatch.setattr("gpt2cli.engine.devices.ctypes.CDLL", lambda name: load(str(library)))
-    driver = ask_driver()
-    assert driver.devices == 0
-    assert driver.reason is not None
-    assert driver.reason.startswith("the NVIDIA driver libcuda.so.1 cannot be loaded (")
-    assert driver.reason.endswith("libcuda.so.1: file too short)")
-
-
-def test_a_library_that_is_no_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stub without the functions is no traceback."""
+    reason = ask_driver().reason or ""
+    assert reason.startswith("the NVIDIA driver libcuda.so.1 cannot be loaded (")
+    assert reason.endswith("libcuda.so.1: file too short)")
     monkeypatch.setattr("gpt2cli.engine.devices.ctypes.CDLL", lambda name: object())
     assert "libcuda.so.1 is no NVIDIA driver (" in (ask_driver().reason or "")
 
@@ -180,8 +172,3 @@ def test_the_driver_tells_which_cuda_it_runs(install: Install) -> None:
     """12040 is 12.4."""
     install(FakeDriver(1, version=12040))
     assert ask_driver() == Driver(1, "12.4", None)
-
-
-def test_a_device_is_written_as_it_is_asked_for() -> None:
-    """The text in records and messages is that of the option."""
-    assert [str(Device("cpu")), str(Device("cuda", 1))] == ["cpu", "cuda:1"]

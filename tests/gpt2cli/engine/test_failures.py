@@ -121,11 +121,6 @@ Install = Callable[..., None]
             f"({_LIBRARY}: undefined symbol: cuTensorMapEncodeTiled)",
             "install an NVIDIA driver",
         ),
-        (
-            {"reason": f"libcuda.so.1: {_ABSENT}"},
-            f"the NVIDIA driver is none, or too old (libcuda.so.1: {_ABSENT})",
-            "install an NVIDIA driver",
-        ),
         ({}, "ONNX Runtime ran it on the CPU without saying why", _PIP),
         (
             {"error": RuntimeError(_TOO_OLD)},
@@ -133,7 +128,7 @@ Install = Callable[..., None]
             "update the driver: this ONNX Runtime needs CUDA 13.0",
         ),
     ],
-    ids=["missing", "broken", "no-preload", "symbol", "no-driver", "silent", "driver-too-old"],
+    ids=["missing", "broken", "no-preload", "symbol", "silent", "driver-too-old"],
 )
 def test_the_reason_is_told_in_one_line_with_what_mends_it(
     install: Install,
@@ -204,15 +199,6 @@ def test_full_memory_is_known_whoever_says_it(text: str) -> None:
     assert "its memory is full, loading x; run fewer rows at once (batch_size," in str(error)
 
 
-def test_other_failures_are_no_full_memory() -> None:
-    """They are not met by asking for less."""
-    error = explain_failure(
-        RuntimeError("[ONNXRuntimeError] : 1 : FAIL : no kernel.\nat x"), DEVICE
-    )
-    assert type(error) is DeviceError
-    assert str(error) == "device cuda:0: no kernel; use device cpu"
-
-
 @pytest.mark.parametrize("text", ["no kernel", "std::bad_alloc"])
 @pytest.mark.parametrize("by_rows", [False, True])
 def test_the_cpu_is_no_advice_to_who_runs_on_it(text: str, by_rows: bool) -> None:
@@ -229,17 +215,15 @@ def test_known_failures_and_our_own_faults_pass_as_they_are() -> None:
         with pytest.raises(type(error)) as caught, failures_told(DEVICE):
             raise error
         assert caught.value is error
-    with (
-        pytest.raises(DeviceError, match="no kernel, at work; use"),
-        failures_told(DEVICE, ", at work"),
-    ):
-        raise RuntimeError("no kernel")
+    with pytest.raises(DeviceError) as refused, failures_told(DEVICE, ", at work"):
+        raise RuntimeError("[ONNXRuntimeError] : 1 : FAIL : no kernel.\nat x")
+    assert type(refused.value) is DeviceError  # which asking for less would not mend
+    assert str(refused.value) == "device cuda:0: no kernel, at work; use device cpu"
 
 
 @pytest.mark.parametrize(
     ("text", "short"),
     [
-        ("[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : no kernel.\nmore", "no kernel"),
         ("plain", "plain"),
         ("", "RuntimeError"),
         (
@@ -285,8 +269,7 @@ def test_what_waits_in_a_buffer_is_not_caught(capfd: pytest.CaptureFixture[str])
     assert (found.text, capfd.readouterr().out) == ("", "waiting")
 
 
-@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-"])
-def test_closed_streams_stay_closed(closed: str) -> None:
+def test_closed_streams_stay_closed() -> None:
     """A program started without them can still try a device."""
     code = (
         "import os\n"
@@ -295,5 +278,4 @@ def test_closed_streams_stay_closed(closed: str) -> None:
         "    os.write(1, b'x')\n"
         "assert found.text == 'x'\n"
     )
-    done = subprocess.run(["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, code], check=False)
-    assert done.returncode == 0
+    subprocess.run(["sh", "-c", '"$0" -c "$1" 1>&- 2>&-', sys.executable, code], check=True)

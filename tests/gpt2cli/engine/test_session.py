@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from gpt2cli.engine.cache import DeviceCache
-from gpt2cli.engine.devices import Device, require_device
+from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.engine.session import open_session
 from gpt2cli.errors import DeviceError, ModelError
@@ -91,21 +91,3 @@ def test_a_memory_too_small_for_the_weights_is_no_damage(
         f"device cpu: its memory is full, loading {small.path.name}; "
         "take a smaller model, or a lower precision"
     )
-
-
-def test_cuda_that_cannot_run_is_a_device_error_and_nothing_is_printed(
-    small: ModelFolder, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Asked for CUDA without its libraries: one line with what mends it, by the error alone."""
-    try:
-        require_device("cuda")
-    except DeviceError:
-        pass
-    else:
-        pytest.skip("CUDA runs here")
-    with pytest.raises(DeviceError) as caught:
-        Engine(small, Device("cuda"))
-    message = str(caught.value)
-    assert message.startswith("device cuda:0: ") and "\n" not in message
-    assert "use device cpu" in message
-    assert capfd.readouterr() == ("", "")
