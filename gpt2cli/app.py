@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from gpt2cli import exit_codes
 from gpt2cli.batch.command import batch
 from gpt2cli.bench.command import bench
-from gpt2cli.commands.chat import chat
+from gpt2cli.chat.command import chat
 from gpt2cli.config_command import config
 from gpt2cli.doctor.command import doctor
 from gpt2cli.errors import Gpt2Error, UsageError

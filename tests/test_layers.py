@@ -20,7 +20,7 @@ _TENSORS: Final = ("numpy", "onnx", "onnxruntime")
 _ROOMS: Final = (
     "gpt2cli.batch",
     "gpt2cli.bench",
-    "gpt2cli.commands",
+    "gpt2cli.chat",
     "gpt2cli.config_command",
     "gpt2cli.doctor",
     "gpt2cli.export_command",
@@ -105,18 +105,6 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
         "rich",
         "typer",
     ),
-    "gpt2cli.chat": (
-        "numpy",
-        "onnx",
-        "onnxruntime",
-        "prompt_toolkit",
-        "sys",
-        "tokenizers",
-        "gpt2cli.engine",
-        "gpt2cli.store",
-        "rich",
-        "typer",
-    ),
     "gpt2cli.option_kinds": (*_TENSORS, "gpt2cli.config", "gpt2cli.settings", "rich", "typer"),
     "gpt2cli.config": (*_TENSORS, "os", "pathlib", "gpt2cli.settings", "rich", "typer"),
     "gpt2cli.settings": (
@@ -190,7 +178,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "typer": (*_ROOMS, "gpt2cli.app", "gpt2cli.options"),
     "rich": ("gpt2cli.terminal",),
-    "prompt_toolkit": ("gpt2cli.terminal",),
+    "prompt_toolkit": ("gpt2cli.chat.prompt",),
     "tomllib": ("export.small_files",),
     "tomlkit": ("gpt2cli.user_settings",),
 }

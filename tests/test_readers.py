@@ -16,7 +16,7 @@ from export.token_files import read_token_files
 from export.tokenizer import read_tokenizer
 from gpt2cli import user_settings
 from gpt2cli.batch.journal import read_header
-from gpt2cli.chat.saved import SessionFile, read_conversation
+from gpt2cli.chat.conversation import SessionFile, read_conversation
 from gpt2cli.errors import Gpt2Error
 from gpt2cli.model_folder import read_manifest
 from gpt2cli.options import read_schema
@@ -33,11 +33,11 @@ _WHOLE: Final = ("read_text", "read_bytes", "from_file")
 # Module -> such calls that are right there, by what they read.
 _OTHERS: Final = {
     "export/tokenizer.py": ["from_file"],  # after our own reading
+    "gpt2cli/chat/editor.py": ["read_text"],  # what the editor has just written
     "gpt2cli/engine/huge_pages.py": ["read_text"],  # /proc
     "gpt2cli/machine.py": ["read_text"] * 4,  # /proc, /sys
     "gpt2cli/sampling/constraints.py": ["json.loads", "json.loads"],  # a schema that was read, …
     "gpt2cli/store/store.py": ["read_bytes"],  # the starter's own files
-    "gpt2cli/terminal/editor.py": ["read_text"],  # what the editor has just written
     "gpt2cli/terminal/statistics.py": ["read_text"],  # /proc
     "gpt2cli/text_input.py": ["read_bytes"],  # the prompt: of any size, and from pipes
     "gpt2cli/tokenizer.py": ["from_file"],  # of a model folder, whose sizes were compared

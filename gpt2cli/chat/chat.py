@@ -4,9 +4,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gpt2cli.chat.context import Room, cut, fit, ids_that_spell, see
+from gpt2cli.chat.context import TEMPLATES, Room, Template, cut, fit, ids_that_spell, see
 from gpt2cli.chat.conversation import Conversation, Turn
-from gpt2cli.chat.templates import TEMPLATES, Template
 from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig, SeedConfig
 from gpt2cli.detokenizer import overlap
 from gpt2cli.errors import UsageError

@@ -1,10 +1,22 @@
-"""What was said: turns, the names of the two who speak, and the text that stands before it all."""
+"""A conversation: its turns, the names of the two who speak, and its form on disk."""
 
-from collections.abc import Sequence
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
 
-from gpt2cli.errors import UsageError
+from export.small_files import LARGE, MissingFileError, ReadError, parse_json, read_bytes
+from export.whole import replacing
+from gpt2cli.config import SeedConfig
+from gpt2cli.errors import ConversationError, UsageError, shorten
 from gpt2cli.generation.interfaces import FinishReason
+
+_VERSION: Final = 1
+# A session's name is flushed to disk no more often: a turn may take less than 0.1 s.
+_FLUSH_SECONDS: Final = 5.0
+_LONGEST_REASON: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +69,164 @@ class Conversation:
     def forget(self) -> "Conversation":
         """Return the conversation without any turn."""
         return replace(self, turns=())
+
+
+def write_conversation(
+    path: Path, conversation: Conversation, *, model: str, flush_name: bool = True
+) -> bytes:
+    """Write a conversation and return what the file holds; `model` only says who spoke.
+
+    Without `flush_name` a power cut may bring back the file of before.
+
+    Raises:
+        ConversationError: if it cannot be written.
+    """
+    value = {
+        "gpt2_chat": _VERSION,
+        "model": model,
+        "user_name": conversation.user_name,
+        "bot_name": conversation.bot_name,
+        "system": conversation.system,
+        "turns": [_describe_turn(turn) for turn in conversation.turns],
+    }
+    data = (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace")
+    try:
+        with replacing(path, flush_name=flush_name) as file:
+            file.write(data)
+    except OSError as error:
+        raise ConversationError(f"cannot write {path}: {error.strerror}") from error
+    return data
+
+
+def read_conversation(path: Path) -> Conversation:
+    """Read what `write_conversation` wrote.
+
+    Raises:
+        ConversationError: if it is not such a file.
+    """
+    data = _read(path)
+    if data is None:
+        raise ConversationError(f"cannot read {path}: there is no such file")
+    return _parse(path, data)
+
+
+class SessionFile:
+    """The file that holds a conversation as it goes on; never written over another's changes."""
+
+    def __init__(
+        self, path: Path, *, model: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.path = path
+        self._model = model
+        self._clock = clock
+        self._flush_at = clock()
+        self._known: bytes | None = None  # what it held when it was last understood or written
+
+    def read(self) -> Conversation | None:
+        """Return the conversation; None if there is no file yet.
+
+        Raises:
+            ConversationError: if there is another file.
+        """
+        data = _read(self.path)
+        conversation = None if data is None else _parse(self.path, data)
+        self._known = data
+        return conversation
+
+    def write(self, conversation: Conversation) -> None:
+        """Write the conversation.
+
+        Raises:
+            ConversationError: if it cannot be written, or somebody has changed the file meanwhile.
+        """
+        if _read(self.path) != self._known:
+            raise ConversationError(
+                f"{self.path} was changed by another process and is left alone; "
+                "/save FILE keeps this conversation elsewhere"
+            )
+        now = self._clock()
+        due = now >= self._flush_at
+        self._known = write_conversation(self.path, conversation, model=self._model, flush_name=due)
+        if due:
+            self._flush_at = now + _FLUSH_SECONDS
+
+
+def _read(path: Path) -> bytes | None:
+    """Return what a file holds; None if there is none. A pipe or a device may never end."""
+    try:
+        return read_bytes(path, most_bytes=LARGE)
+    except MissingFileError:
+        return None
+    except ReadError as error:
+        raise ConversationError(f"{path} {error}") from error
+
+
+def _describe_turn(turn: Turn) -> Mapping[str, Any]:
+    return {
+        "message": turn.message,
+        "reply": turn.reply,
+        "finish_reason": turn.finish_reason.value,
+        "seed": turn.seed,
+        "first": turn.first,
+    }
+
+
+def _parse(path: Path, data: bytes) -> Conversation:
+    try:
+        return _parse_conversation(parse_json(data))
+    except ReadError as error:
+        reason = f"it {error.reason}"
+    except (ValueError, UsageError) as error:
+        reason = str(error)[:_LONGEST_REASON]
+    raise ConversationError(
+        f"{path} is no saved conversation ({reason}); expected what /save or --session wrote"
+    )
+
+
+def _parse_conversation(value: Any) -> Conversation:
+    if not isinstance(value, dict) or "gpt2_chat" not in value:
+        raise ValueError('there is no "gpt2_chat"')
+    if value["gpt2_chat"] != _VERSION:
+        raise ValueError(f"version {_show(value['gpt2_chat'])}, known is {_VERSION}")
+    turns: list[Turn] = []
+    for turn in _get(value, "turns", list, "a list"):
+        turns.append(_parse_turn(turn, turns))
+    return Conversation(
+        user_name=_text(value, "user_name"),
+        bot_name=_text(value, "bot_name"),
+        system=_text(value, "system"),
+        turns=tuple(turns),
+    )
+
+
+def _parse_turn(value: Any, before: list[Turn]) -> Turn:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected an object as turn, found {_show(value)}")
+    seed = _get(value, "seed", int, "a whole number")
+    SeedConfig(seed=seed)
+    first = _get(value, "first", int, "a whole number")
+    least = before[-1].first if before else 0
+    if not least <= first <= len(before):
+        raise ValueError(f"expected a number {least} to {len(before)} as first, found {first}")
+    reason = _text(value, "finish_reason")
+    if reason not in {known.value for known in FinishReason}:
+        raise ValueError(f"there is no finish_reason {_show(reason)}")
+    message, reply = _text(value, "message"), _text(value, "reply")
+    return Turn(message, reply, FinishReason(reason), seed, first)
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    text: str = _get(value, name, str, "a text")
+    return text
+
+
+def _get(value: Mapping[str, Any], name: str, kind: type[Any], called: str) -> Any:
+    """Return a field of exactly this type: a flag is no whole number."""
+    found = value.get(name)
+    if type(found) is not kind:
+        raise ValueError(f"expected {called} as {name}, found {_show(found)}")
+    return found
+
+
+def _show(found: Any) -> str:
+    return shorten(json.dumps(found, ensure_ascii=False))

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gpt2cli.chat import read_conversation
+from gpt2cli.chat.conversation import read_conversation
 from tests.e2e.program import Finished, Program, finish, press_ctrl_c, read_until
 
 _CHAT = ("chat", "-m", "starter", "--seed", "5", "-n", "8")

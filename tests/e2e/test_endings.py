@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from gpt2cli.chat import read_conversation
+from gpt2cli.chat.conversation import read_conversation
 from tests.e2e.program import Finished, Program, finish, read_until
 from tests.e2e.screen import CTRL_C, CTRL_Z, ENTER, Terminal
 

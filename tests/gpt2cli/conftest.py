@@ -1,7 +1,9 @@
 """Fixtures for the tests of the runtime: model folders as it reads them, engines and tokenizers."""
 
 import pathlib
-from collections.abc import Callable
+import signal
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -9,6 +11,7 @@ from hypothesis import settings
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.model_folder import ModelFolder, read_model_folder
+from gpt2cli.terminal.interrupt import ENDINGS
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import GPT2_VOCAB_SIZE, CheckpointShape, write_tokenizer
 from tests.gpt2cli.folders import bare_folder
@@ -72,3 +75,17 @@ def keep(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         return path
 
     return write
+
+
+@pytest.fixture
+def default_handlers() -> Iterator[None]:
+    """Begin as a program in the foreground does; set handlers and hooks back after the test."""
+    hook = sys.unraisablehook
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDINGS)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in ENDINGS:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    sys.unraisablehook = hook
+    for number, handler in before.items():
+        signal.signal(number, handler)

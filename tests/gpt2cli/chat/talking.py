@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2cli.chat import Chat, ChatSettings, Conversation, Exchange
+from gpt2cli.chat.chat import Chat, ChatSettings, Exchange
+from gpt2cli.chat.conversation import Conversation
 from gpt2cli.config import GenerationConfig, SamplingConfig
 from gpt2cli.generation.interfaces import LogitsEngine
 from gpt2cli.sampling.sampler import Sampler

@@ -6,7 +6,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from gpt2cli.chat import Chat, Conversation, Turn
+from gpt2cli.chat.chat import Chat
+from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.config import SamplingConfig
 from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.generation.interfaces import FinishReason

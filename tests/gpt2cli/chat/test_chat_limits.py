@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpt2cli.chat import Chat, Conversation, Exchange
+from gpt2cli.chat.chat import Chat, Exchange
+from gpt2cli.chat.conversation import Conversation
 from gpt2cli.config import GenerationConfig, Overflow
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.interfaces import FinishReason

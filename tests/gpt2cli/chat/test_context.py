@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.chat import Conversation, Turn
-from gpt2cli.chat.context import Room, build_history, fit, ids_that_spell
-from gpt2cli.chat.templates import Transcript
+from gpt2cli.chat.context import Room, Transcript, build_history, fit, ids_that_spell
+from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.detokenizer import Detokenizer
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.model_folder import ModelFolder

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.chat import Conversation, Turn
+from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.interfaces import FinishReason
 

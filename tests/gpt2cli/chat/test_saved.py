@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.chat import (
+from gpt2cli.chat.conversation import (
     Conversation,
     SessionFile,
     Turn,

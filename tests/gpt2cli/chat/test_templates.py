@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.chat import Conversation, choose_template
-from gpt2cli.chat.templates import DialoGPT, Transcript
+from gpt2cli.chat.context import DialoGPT, Transcript, choose_template
+from gpt2cli.chat.conversation import Conversation
 from gpt2cli.errors import UsageError
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import write_tokenizer

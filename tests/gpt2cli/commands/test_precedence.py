@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from gpt2cli.batch.items import read_options
-from gpt2cli.commands.chat_settings import all_options, change, describe
+from gpt2cli.chat.commands import all_options, change_setting, describe_settings
 from gpt2cli.config import OF_A_PROMPT
 from gpt2cli.option_kinds import Option, options_of
 from gpt2cli.user_settings import variable_of
@@ -91,6 +91,8 @@ def test_set_in_a_chat_comes_before_all_and_default_takes_back_to_the_environmen
     monkeypatch.setenv(variable_of(option.field), variable)
     chat = open_settings(as_flag(option, flag))
 
-    changed = change(chat, option, typed)
+    changed = change_setting(chat, option, typed)
     assert changed.values[option.field] == option.parse(typed)
-    assert describe(change(changed, option, "default")) == describe(open_settings())
+    assert describe_settings(change_setting(changed, option, "default")) == describe_settings(
+        open_settings()
+    )

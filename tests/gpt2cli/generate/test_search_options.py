@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gpt2cli.commands.batches import Record, read, run, write
+from tests.gpt2cli.batch.batches import Record, read, run, write
 from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from gpt2cli.chat.editor import edit
 from gpt2cli.errors import UsageError
-from gpt2cli.terminal.editor import edit
 from gpt2cli.terminal.interrupt import unwind_on_signals
 
 if sys.platform == "win32":

@@ -1,19 +1,49 @@
-"""Runs a chat: messages to the model, commands to where they are done, replies to the view."""
+"""A chat in progress: its replies, what is told of them, and the session that keeps them."""
 
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from gpt2cli.chat import Chat, Exchange, SessionFile
-from gpt2cli.errors import ConversationError, Gpt2Error, OutputError
+from gpt2cli.chat.chat import Chat, Exchange
+from gpt2cli.chat.conversation import SessionFile
+from gpt2cli.chat.input import ChatInput
+from gpt2cli.errors import ConversationError, Gpt2Error
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.loading import LoadedModel
+from gpt2cli.records import format_record, make_record
 from gpt2cli.settings import Settings
-from gpt2cli.terminal.chat_input import ChatInput
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag, signals_held_back
-from gpt2cli.terminal.notes import Notes, end_line, write_error
-from gpt2cli.terminal.replies import ReplyView
+from gpt2cli.terminal.notes import Notes, write_error
+from gpt2cli.terminal.result import ResultWriter
 from gpt2cli.terminal.statistics import describe_cut, describe_run
+
+
+@dataclass
+class ReplyView:
+    """Shows replies: as text while they are made, or as one JSON record for each turn."""
+
+    writer: ResultWriter
+    model: LoadedModel
+    as_records: bool = False
+
+    def show(self, piece: str) -> None:
+        """Show what this piece adds."""
+        if not self.as_records:
+            self.writer.write(piece)
+
+    def end(self, exchange: Exchange) -> None:
+        """Leave nothing half shown, however the reply ended."""
+        if not self.as_records:
+            self.writer.write("\n\n" if self.writer.on_terminal else "\n")
+        elif exchange.finish is not None:  # else there is no turn
+            record = make_record(
+                exchange.request,
+                sample=0,
+                completion=exchange.reply,
+                finish=exchange.finish,
+                model=self.model,
+            )
+            self.writer.write(format_record(record))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,35 +65,12 @@ class Dialogue:
     last: Exchange | None = None
     _told: set[str] = field(default_factory=set)
 
-    def run(self) -> None:
-        """Take what is typed until the end.
-
-        Raises:
-            OutputError: if replies cannot be written.
-            BrokenPipeError: if nobody reads them any more.
-            KeyboardInterrupt: where nobody types.
-        """
-        while not (self.ended or self.interrupted or self.abandoned()):
-            try:
-                self._take_entry()
-            except OutputError:
-                raise
-            except Gpt2Error as error:
-                self.tell_failure(error)
-            except KeyboardInterrupt:  # a person ends what goes on, not the chat
-                if not self.source.on_terminal:
-                    raise
-                end_line()
-
-    def say(self, message: str) -> None:
-        """Send a message and show its reply."""
-        self.reply(self.chat.ask(message))
-
     def reply(self, exchange: Exchange) -> None:
         """Show the reply to a message until its end, or until Ctrl-C.
 
         Raises:
-            OutputError, BrokenPipeError: as `run`.
+            OutputError: if it cannot be written.
+            BrokenPipeError: if nobody reads it any more.
             ModelError: if the model cannot go on.
         """
         if exchange.dropped:
@@ -94,32 +101,22 @@ class Dialogue:
             self.tell_failure(error)
 
     def tell_failure(self, error: Gpt2Error) -> None:
-        """Write what came to nothing."""
-        write_error(self.source.place + error.tell(_spell))
+        """Write what came to nothing; options are spelled as /set takes them."""
+        write_error(self.source.place + error.tell(lambda field: field.replace("_", "-")))
         self.failed = True
 
-    def describe_last(self) -> list[str]:
+    def describe_last(self) -> str:
         """Return the lines of --stats for the last turn."""
         if self.last is None:
-            return ["no reply yet"]
-        return describe_run(
+            return "no reply yet"
+        lines = describe_run(
             self.model,
             self.last.counts,
             seed=self.last.request.seed,
             first_token_seconds=None,
             from_model=self.settings.from_model,
         )
-
-    def _take_entry(self) -> None:
-        from gpt2cli.commands.chat_commands import run_command
-
-        entry = self.source.read()
-        if entry is None:
-            self.ended = True
-        elif entry.is_command:
-            run_command(self, entry.text)
-        else:
-            self.say(entry.text)
+        return "\n".join(lines)
 
     def _show(self, exchange: Exchange, interrupted: Callable[[], bool]) -> None:
         try:
@@ -150,15 +147,9 @@ class Dialogue:
         if self.source.on_terminal and not exchange.reply:
             self.notes.note("the model said nothing")
         if self.stats:
-            for line in self.describe_last():
-                self.notes.report(line)
+            self.notes.report(self.describe_last())
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
             self.notes.note(text)
-
-
-def _spell(field: str) -> str:
-    """Return how an option is written in a chat: as /set takes it."""
-    return field.replace("_", "-")

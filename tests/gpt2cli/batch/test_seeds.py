@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.gpt2cli.commands.batches import Record, run, write
+from tests.gpt2cli.batch.batches import Record, run, write
 from tests.gpt2cli.runner import invoke
 
 WORDS = [

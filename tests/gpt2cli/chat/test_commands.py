@@ -5,13 +5,15 @@ import pathlib
 from collections.abc import Callable
 
 import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 
-from gpt2cli.chat import Conversation, read_conversation, write_conversation
-from gpt2cli.commands.chat_commands import COMMANDS, complete, find_command
-from gpt2cli.commands.chat_settings import all_options
+from gpt2cli.chat.commands import COMMANDS, all_options, find_command
+from gpt2cli.chat.conversation import Conversation, read_conversation, write_conversation
+from gpt2cli.chat.prompt import CommandCompleter
 from gpt2cli.errors import UsageError
 from gpt2cli.tokenizer import Tokenizer
-from tests.gpt2cli.commands.dialogues import Session, open_session
+from tests.gpt2cli.chat.dialogues import Session, open_session
 
 Run = Callable[..., tuple[str, str]]
 Capture = pytest.CaptureFixture[str]
@@ -314,7 +316,8 @@ def test_a_tilde_is_the_users_home(
 
 def completions(text: str) -> list[str]:
     """Return the lines that a line can become."""
-    return [text[: len(text) + begins] + found for found, begins in complete(text)]
+    found = CommandCompleter().get_completions(Document(text), CompleteEvent())
+    return [text[: len(text) + one.start_position] + one.text for one in found]
 
 
 @pytest.mark.parametrize(
@@ -338,7 +341,7 @@ def test_commands_and_options_are_completed(text: str, expected: list[str]) -> N
 
 
 def test_files_are_completed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders with a slash; from here, from the root, and from home."""
+    """From here, from the root, and from home."""
     for name in ("talk one.json", "talk2.json", "other"):
         (tmp_path / name).touch()
     (tmp_path / "talks").mkdir()
@@ -346,7 +349,7 @@ def test_files_are_completed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    found = ["talk one.json", "talk2.json", "talks/"]
+    found = ["talk one.json", "talk2.json", "talks"]
     assert completions("/save ta") == [f"/save {name}" for name in found]
     assert completions(f"/load {tmp_path}/ta") == [f"/load {tmp_path}/{name}" for name in found]
     assert completions("/load ~/ta") == [f"/load ~/{name}" for name in found]

@@ -4,21 +4,16 @@ import os
 import pathlib
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 
+from gpt2cli.chat.input import ChatInput, Entry, LineInput, read_entry
+from gpt2cli.chat.prompt import PromptInput
+from gpt2cli.chat.run import open_input
 from gpt2cli.errors import PromptError
-from gpt2cli.terminal.chat_input import (
-    ChatInput,
-    Entry,
-    LineInput,
-    PromptInput,
-    open_input,
-    read_entry,
-)
 from gpt2cli.terminal.notes import Notes
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals and modes of POSIX")
@@ -26,11 +21,6 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="terminals and modes 
 CONVERT = "convert it, for example with `iconv -f latin1 -t UTF-8`"
 
 _ENTER, _ALT_ENTER, _CTRL_C, _CTRL_D, _UP = "\r", "\x1b\r", "\x03", "\x04", "\x1b[A"
-
-
-def complete(text: str) -> Iterable[tuple[str, int]]:
-    """Know nothing."""
-    return []
 
 
 def message(text: str) -> Entry:
@@ -185,9 +175,8 @@ def test_a_file_is_read_by_lines(tmp_path: pathlib.Path) -> None:
     """Where nobody types, nothing of the prompt line is needed."""
     (tmp_path / "script").touch()
     with (tmp_path / "script").open("rb") as file:
-        source = open_input(file.fileno(), complete, Notes(), history_file=tmp_path / "history")
-        assert (source.on_terminal, source.place) == (False, "line 0: ")
-    assert not (tmp_path / "history").exists()
+        source = open_input(file.fileno(), Notes())
+    assert (source.on_terminal, source.place) == (False, "line 0: ")
 
 
 def test_lines_that_came_at_once_are_a_message() -> None:
@@ -223,7 +212,7 @@ class Person:
 
     def begin(self) -> PromptInput:
         """Open another prompt line with the same history."""
-        return PromptInput(0, complete, Notes(), history_file=self.history_file)
+        return PromptInput(0, Notes(), history_file=self.history_file)
 
     def type(self, keys: str) -> Entry | None:
         """Return what is read when these keys are pressed."""

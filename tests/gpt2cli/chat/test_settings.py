@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from gpt2cli.commands.chat_settings import all_options, change, describe, find_option
+from gpt2cli.chat.commands import all_options, change_setting, describe_settings, find_option
 from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import NUMBER, SWITCH, WHOLE, Kind, Option
 from gpt2cli.options import spell_flag
@@ -42,20 +42,20 @@ def wrong(option: Option) -> str:
 
 def values(settings: Settings) -> dict[str, Any]:
     """Return all that holds for a reply."""
-    return describe(settings)
+    return describe_settings(settings)
 
 
 @pytest.mark.parametrize("option", all_options(), ids=lambda option: option.name)
 def test_every_option_can_be_set_and_taken_back(option: Option) -> None:
     """By its name; nothing else changes but what it means."""
     before = values(BARE)
-    changed = change(BARE, option, example(option))
+    changed = change_setting(BARE, option, example(option))
     after = values(changed)
 
     also = {"temperature": {"greedy"}, "greedy": {"temperature"}}.get(option.name, set())
     assert before[option.name] != after[option.name]
     assert {name for name in after if after[name] != before[name]} <= {option.name} | also
-    assert values(change(changed, option, "default")) == before
+    assert values(change_setting(changed, option, "default")) == before
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_every_option_refuses_what_the_command_line_refuses(option: Option) -> N
     """In the same words, and leaves all as it was."""
     text = wrong(option)
     with pytest.raises(UsageError) as caught:
-        change(BARE, option, text)
+        change_setting(BARE, option, text)
     told = caught.value.tell(spell_flag)
     assert told.startswith(f"--{option.name}: ")
 
@@ -90,11 +90,11 @@ def test_what_is_no_option_is_an_error_that_lists_them(name: str) -> None:
 
 def test_a_temperature_ends_greedy() -> None:
     """Else setting it would do nothing."""
-    greedy = change(BARE, find_option("greedy"), "on")
-    assert values(change(greedy, find_option("temperature"), "0.5")) == values(
-        change(BARE, find_option("temperature"), "0.5")
+    greedy = change_setting(BARE, find_option("greedy"), "on")
+    assert values(change_setting(greedy, find_option("temperature"), "0.5")) == values(
+        change_setting(BARE, find_option("temperature"), "0.5")
     )
-    assert values(change(greedy, find_option("greedy"), "off")) == values(BARE)
+    assert values(change_setting(greedy, find_option("greedy"), "off")) == values(BARE)
 
 
 def test_the_models_own_values_are_behind() -> None:
@@ -102,9 +102,11 @@ def test_the_models_own_values_are_behind() -> None:
     settings = BARE.with_model({"temperature": 0.7, "max_new_tokens": 50})
     assert values(settings)["temperature"] == "0.7"
     assert values(settings)["max-new-tokens"] == "50"
-    changed = change(settings, find_option("temperature"), "1.5")
+    changed = change_setting(settings, find_option("temperature"), "1.5")
     assert changed.from_model == {"max_new_tokens": 50}
-    assert values(change(changed, find_option("temperature"), "default")) == values(settings)
+    assert values(change_setting(changed, find_option("temperature"), "default")) == values(
+        settings
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,4 +123,4 @@ def test_the_models_own_values_are_behind() -> None:
 )
 def test_values_are_shown_as_they_are_written(name: str, text: str, shown: str) -> None:
     """Texts in quotes, switches as on and off."""
-    assert values(change(BARE, find_option(name), text))[name] == shown
+    assert values(change_setting(BARE, find_option(name), text))[name] == shown

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.chat import Conversation, read_conversation
+from gpt2cli.chat.conversation import Conversation, read_conversation
 from gpt2cli.errors import ModelError, OutputError
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.tokenizer import Tokenizer
-from tests.gpt2cli.commands.dialogues import Session, open_session
+from tests.gpt2cli.chat.dialogues import Session, open_session
 
 Capture = pytest.CaptureFixture[str]
 
@@ -381,3 +381,54 @@ def test_ctrl_c_while_the_session_is_written_waits_for_its_end(
     assert session.run("b") == "B\n\n"
     assert not session.dialogue.failed
     assert len(read_conversation(path).turns) == 2
+
+
+# How replies are shown
+
+
+@pytest.mark.parametrize(
+    ("on_terminal", "expected"),
+    [(False, "[/b]\x1b[31m\r é\n"), (True, "[/b]␛[31m␍ é\n\n")],
+    ids=["pipe", "terminal"],
+)
+def test_text_is_shown_as_it_comes(
+    byte_tokenizer: Tokenizer, on_terminal: bool, expected: str
+) -> None:
+    """In a pipe untouched; on a terminal safe, and with an empty line before the next prompt."""
+    written = " [/b]\x1b[31m\r é\n"
+    options: dict[str, Any] = {"on_terminal": on_terminal, "vocab_size": 257}
+    session = open_session(byte_tokenizer, lambda message: written, **options)
+    assert session.run("a") == expected
+
+
+def test_a_record_tells_all_of_a_turn(byte_tokenizer: Tokenizer) -> None:
+    """On one line, in the order and with the fields of `generate --json`."""
+    written = " a\nb\nUser:"
+    options: dict[str, Any] = {"as_records": True, "vocab_size": 257, "seed": 7}
+    line = open_session(byte_tokenizer, lambda message: written, **options).run("hi\x1b")
+
+    assert line.count("\n") == 1
+    assert list(json.loads(line).items()) == [
+        ("index", 0),
+        ("prompt", "hi\x1b"),
+        ("completion", "a\nb"),
+        ("finish_reason", "stop"),
+        ("stop_sequence", "\nUser:"),
+        ("prompt_tokens", len("User: hi\x1b\nBot:")),
+        ("completion_tokens", len(" a\nb\nUser:")),
+        ("sample", 0),
+        ("seed", 7),
+        ("model", "m"),
+        ("revision", None),
+        ("precision", "fp32"),
+        ("device", "cpu"),
+    ]
+
+
+def test_what_is_no_turn_has_no_record(ascii_tokenizer: Tokenizer) -> None:
+    """Interrupted before anything was made of it."""
+    session = open_session(ascii_tokenizer, as_records=True)
+    exchange = session.dialogue.chat.ask("a")
+    list(session.dialogue.chat.answer(exchange, lambda: True))
+    session.dialogue.view.end(exchange)
+    assert (exchange.finish, session.written()) == (None, "")

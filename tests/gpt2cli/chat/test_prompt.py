@@ -13,9 +13,9 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+from gpt2cli.chat.prompt import ask
 from gpt2cli.errors import OutputError
 from gpt2cli.terminal.interrupt import ENDINGS, unwind_on_signals
-from gpt2cli.terminal.prompt_line import ask
 
 if sys.platform == "win32":
     pytest.skip("Windows has no signals that end a prompt", allow_module_level=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from typer.testing import Result
 
-from gpt2cli.chat import read_conversation
+from gpt2cli.chat.conversation import read_conversation
 from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 

@@ -1,14 +1,22 @@
-"""The commands of a chat: lines that begin with a slash."""
+"""The commands of a chat, lines that begin with a slash, and the settings that /set changes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
+from gpt2cli.chat.chat import ChatSettings
+from gpt2cli.chat.conversation import read_conversation, write_conversation
+from gpt2cli.chat.dialogue import Dialogue
+from gpt2cli.chat.editor import edit
+from gpt2cli.config import GenerationConfig, SamplingConfig, SeedConfig
 from gpt2cli.errors import UsageError
+from gpt2cli.option_kinds import SWITCH, Option, options_of
+from gpt2cli.settings import Given, Settings, find_settings
 
-if TYPE_CHECKING:
-    from gpt2cli.commands.dialogue import Dialogue
+_GROUPS: Final = (SamplingConfig, SeedConfig, GenerationConfig)
+_DEFAULT: Final = "default"
+_ALIKE: Final = frozenset({"temperature", "greedy"})  # greedy is a temperature
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +25,11 @@ class ChatCommand:
 
     usage: str
     summary: str
-    run: "Callable[[Dialogue, str], None]"
+    run: Callable[[Dialogue, str], None]
     more: str = ""
 
 
-def run_command(dialogue: "Dialogue", line: str) -> None:
+def run_command(dialogue: Dialogue, line: str) -> None:
     """Do what a line says.
 
     Raises:
@@ -48,25 +56,7 @@ def find_command(name: str) -> ChatCommand:
     return command
 
 
-def complete(text: str) -> Iterable[tuple[str, int]]:
-    """Yield the completions of a line up to the cursor, each with where it begins from there."""
-    name, space, argument = text.partition(" ")
-    if not space:
-        names = [command for command in COMMANDS if text and command.startswith(text)]
-    elif name == "/help":
-        names = [command[1:] for command in COMMANDS if command[1:].startswith(argument)]
-    elif name == "/set" and " " not in argument:
-        names = [option for option in _option_names() if option.startswith(argument)]
-    elif name in ("/save", "/load"):
-        names = _complete_path(argument)
-    else:
-        names = []
-    begins = -len(argument if space else text)
-    for found in names:
-        yield found, begins
-
-
-def _help(dialogue: "Dialogue", argument: str) -> None:
+def _help(dialogue: Dialogue, argument: str) -> None:
     if argument:
         command = find_command(argument)
         lines = [f"{command.usage}  {command.summary}", *command.more.splitlines()]
@@ -81,27 +71,23 @@ def _help(dialogue: "Dialogue", argument: str) -> None:
     dialogue.notes.report("\n".join(lines))
 
 
-def _set(dialogue: "Dialogue", argument: str) -> None:
-    from gpt2cli.commands.chat_settings import change, describe, find_option, make_chat_settings
-
+def _set(dialogue: Dialogue, argument: str) -> None:
     name, value = _split(argument)
     if not name:
-        dialogue.notes.report(_format_pairs(describe(dialogue.settings)))
+        dialogue.notes.report(_format_pairs(describe_settings(dialogue.settings)))
         return
     option = find_option(name)
     if value:
-        changed = change(dialogue.settings, option, value)
+        changed = change_setting(dialogue.settings, option, value)
         dialogue.chat.change_settings(make_chat_settings(changed))
         dialogue.settings = changed
         if option.field == "seed":
             dialogue.chat.restart_seed()
-    told = f"{option.name} {describe(dialogue.settings)[option.name]}"
+    told = f"{option.name} {describe_settings(dialogue.settings)[option.name]}"
     dialogue.notes.report(told if value else f"{told}\n{option.told}")
 
 
-def _show(dialogue: "Dialogue", argument: str) -> None:
-    from gpt2cli.commands.chat_settings import describe
-
+def _show(dialogue: Dialogue, argument: str) -> None:
     chat, stored = dialogue.chat, dialogue.model.stored
     conversation = chat.conversation
     revision = f" ({stored.revision[:12]})" if stored.revision else ""
@@ -114,22 +100,20 @@ def _show(dialogue: "Dialogue", argument: str) -> None:
         "turns": str(len(conversation.turns)),
         "session": str(dialogue.session.path) if dialogue.session else "not kept",
     }
-    dialogue.notes.report(_format_pairs(about | describe(dialogue.settings)))
+    dialogue.notes.report(_format_pairs(about | describe_settings(dialogue.settings)))
 
 
-def _undo(dialogue: "Dialogue", argument: str) -> None:
+def _undo(dialogue: Dialogue, argument: str) -> None:
     turn = dialogue.chat.undo()
     dialogue.save_session()
     dialogue.notes.report(f"taken back: {turn.message}")
 
 
-def _regenerate(dialogue: "Dialogue", argument: str) -> None:
+def _regenerate(dialogue: Dialogue, argument: str) -> None:
     dialogue.reply(dialogue.chat.ask_again())
 
 
-def _edit(dialogue: "Dialogue", argument: str) -> None:
-    from gpt2cli.terminal.editor import edit
-
+def _edit(dialogue: Dialogue, argument: str) -> None:
     if not dialogue.source.on_terminal:
         raise UsageError("/edit: expected a terminal")
     turns = dialogue.chat.conversation.turns
@@ -140,9 +124,7 @@ def _edit(dialogue: "Dialogue", argument: str) -> None:
     dialogue.reply(dialogue.chat.ask_again(text) if turns else dialogue.chat.ask(text))
 
 
-def _save(dialogue: "Dialogue", argument: str) -> None:
-    from gpt2cli.chat import read_conversation, write_conversation
-
+def _save(dialogue: Dialogue, argument: str) -> None:
     path = _path(argument, "/save")
     if path.exists():
         read_conversation(path)  # anything else is not written over
@@ -150,9 +132,7 @@ def _save(dialogue: "Dialogue", argument: str) -> None:
     dialogue.notes.report(f"saved to {path}")
 
 
-def _load(dialogue: "Dialogue", argument: str) -> None:
-    from gpt2cli.chat import read_conversation
-
+def _load(dialogue: Dialogue, argument: str) -> None:
     path = _path(argument, "/load")
     dialogue.chat.conversation = read_conversation(path)
     dialogue.save_session()
@@ -160,24 +140,24 @@ def _load(dialogue: "Dialogue", argument: str) -> None:
     dialogue.notes.report(f"loaded {turns} turn{'' if turns == 1 else 's'} from {path}")
 
 
-def _reset(dialogue: "Dialogue", argument: str) -> None:
+def _reset(dialogue: Dialogue, argument: str) -> None:
     dialogue.chat.conversation = dialogue.chat.conversation.forget()
     dialogue.save_session()
     dialogue.notes.report("the conversation begins anew")
 
 
-def _context(dialogue: "Dialogue", argument: str) -> None:
+def _context(dialogue: Dialogue, argument: str) -> None:
     text, tokens = dialogue.chat.context()
     limit = dialogue.chat.n_positions
     lines = [text] if text else []
     dialogue.notes.report("\n".join([*lines, f"({tokens} tokens, {limit - tokens} left)"]))
 
 
-def _stats(dialogue: "Dialogue", argument: str) -> None:
-    dialogue.notes.report("\n".join(dialogue.describe_last()))
+def _stats(dialogue: Dialogue, argument: str) -> None:
+    dialogue.notes.report(dialogue.describe_last())
 
 
-def _exit(dialogue: "Dialogue", argument: str) -> None:
+def _exit(dialogue: Dialogue, argument: str) -> None:
     dialogue.ended = True
 
 
@@ -257,20 +237,74 @@ def _format_pairs(values: Mapping[str, str]) -> str:
     return "\n".join(f"{name:{width}}  {value}" for name, value in values.items())
 
 
-def _option_names() -> list[str]:
-    from gpt2cli.commands.chat_settings import all_options
+def make_chat_settings(settings: Settings) -> ChatSettings:
+    """Return what replies are made by.
 
-    return [option.name for option in all_options()]
+    Raises:
+        UsageError: naming options that do not go together.
+    """
+    return ChatSettings(
+        sampling=settings.make(SamplingConfig),
+        generation=settings.make(GenerationConfig),
+        seed=settings.make(SeedConfig).seed,
+    )
 
 
-def _complete_path(begun: str) -> list[str]:
-    head, slash, tail = begun.rpartition("/")
-    try:
-        found = sorted(Path(f"{head}{slash}" or ".").expanduser().iterdir())
-        return [
-            f"{head}{slash}{path.name}{'/' if path.is_dir() else ''}"
-            for path in found
-            if path.name.startswith(tail)
-        ]
-    except (OSError, RuntimeError, ValueError):  # ValueError: a NUL
-        return []
+def change_setting(settings: Settings, option: Option, text: str) -> Settings:
+    """Return the settings with one value changed.
+
+    `default` takes back what was given: then the environment, the config file or the model say what
+    holds.
+
+    Raises:
+        UsageError: if the value is none, or does not go with the others.
+    """
+    if text == _DEFAULT:
+        fields = _ALIKE if option.field in _ALIKE else {option.field}
+        behind = find_settings((settings.options[field] for field in fields), {})
+        return settings.without(fields).over(behind.given).check()
+    return settings.over({option.field: Given(option.parse(_unquote(text)))}).check()
+
+
+def describe_settings(settings: Settings) -> dict[str, str]:
+    """Return each option's value in force, by its name."""
+    return {o.name: _show_value(o, settings.values[o.field]) for o in all_options()}
+
+
+def all_options() -> list[Option]:
+    """Return every option that can be set."""
+    return [option for group in _GROUPS for option in options_of(group)]
+
+
+def find_option(name: str) -> Option:
+    """Return the option of a name, with or without its dashes, `_` for `-`.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    wanted = name.lstrip("-").replace("_", "-")
+    options = {option.name: option for option in all_options()}
+    if wanted not in options:
+        raise UsageError(f"/set: there is no option {name}; known are {', '.join(options)}")
+    return options[wanted]
+
+
+def _unquote(text: str) -> str:
+    """Return what stands within double quotes; the text itself if it does not."""
+    quoted = len(text) > 1 and text.startswith('"') and text.endswith('"')
+    return text[1:-1] if quoted else text
+
+
+def _show_value(option: Option, value: Any) -> str:
+    if option.kind is SWITCH:
+        return "on" if value else "off"
+    if option.field == "seed" and value is None:
+        return "random"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " ".join(_show_part(part) for part in value) or "none"
+    return str(value)
+
+
+def _show_part(part: Any) -> str:
+    """Return a text in quotes, or one with its bias."""
+    return repr(part) if isinstance(part, str) else f"{part[0]!r}={part[1]:g}"

@@ -3,21 +3,21 @@
 import io
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from gpt2cli.chat import Chat, Conversation, SessionFile
-from gpt2cli.commands.chat_settings import all_options, make_chat_settings
-from gpt2cli.commands.dialogue import Dialogue
+from gpt2cli.chat.chat import Chat
+from gpt2cli.chat.commands import all_options, make_chat_settings
+from gpt2cli.chat.conversation import Conversation, SessionFile
+from gpt2cli.chat.dialogue import Dialogue, ReplyView
+from gpt2cli.chat.input import ChatInput, Entry, read_entry
+from gpt2cli.chat.run import talk
 from gpt2cli.engine.devices import Device
 from gpt2cli.loading import LoadedModel
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.settings import Given, Settings
 from gpt2cli.store.store import StoredModel
-from gpt2cli.terminal.chat_input import Entry, read_entry
 from gpt2cli.terminal.notes import Notes
-from gpt2cli.terminal.replies import ReplyRecords, TextReplies
 from gpt2cli.terminal.result import ResultWriter
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.talking import shout, spell
@@ -32,7 +32,7 @@ class TellingEngine(ScriptedEngine):
     threads = 1
 
 
-class Typed:
+class Typed(ChatInput):
     """Lines as a person or a script gives them; an exception stands for itself."""
 
     def __init__(self, lines: Iterable[str | BaseException], *, on_terminal: bool) -> None:
@@ -45,17 +45,9 @@ class Typed:
         """Say where the last line stands."""
         return "" if self.on_terminal else f"line {self._count}: "
 
-    def has_more(self) -> bool:
-        """Assume so."""
-        return True
-
     def read(self) -> Entry | None:
         """Return the next entry."""
         return read_entry(lambda continued: self._next())
-
-    def resting(self) -> AbstractContextManager[None]:
-        """Do nothing."""
-        return nullcontext()
 
     def _next(self) -> str | None:
         self._count += 1
@@ -77,7 +69,7 @@ class Session:
         """Type these lines to the end; return what was written since the last time."""
         source = Typed(lines, on_terminal=self.dialogue.source.on_terminal)
         self.dialogue.source, self.dialogue.ended = source, False
-        self.dialogue.run()
+        talk(self.dialogue)
         return self.written()
 
     def written(self) -> str:
@@ -137,7 +129,7 @@ def open_session(
         settings=settings,
         session=SessionFile(session, model="m") if session else None,
         source=Typed([], on_terminal=on_terminal),
-        view=ReplyRecords(writer, model=model) if as_records else TextReplies(writer),
+        view=ReplyView(writer, model, as_records=as_records),
         notes=Notes(quiet=quiet),
         stats=stats,
     )

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from tests.gpt2cli.commands.batches import Record, read, run, write
+from tests.gpt2cli.batch.batches import Record, read, run, write
 from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 

@@ -1,0 +1,40 @@
+"""The options that a chat alone has."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gpt2cli.config import AUTO, REPORT
+from gpt2cli.option_kinds import FILE, SWITCH, TEXT, one_of, option
+
+_CHAT: Final = "Conversation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatConfig:
+    """Who speaks, in what form the model sees it, and where it is kept."""
+
+    user_name: str | None = option(
+        None, "Your name in the transcript.", _CHAT,
+        kind=TEXT, metavar="NAME", usual="User", settable=False,
+    )  # fmt: skip
+    bot_name: str | None = option(
+        None, "The model's name in the transcript.", _CHAT,
+        kind=TEXT, metavar="NAME", usual="Bot", settable=False,
+    )  # fmt: skip
+    system: str | None = option(
+        None, "Text before the conversation, kept when old turns go.", _CHAT,
+        kind=TEXT, settable=False,
+    )  # fmt: skip
+    template: str = option(
+        AUTO, "Form in which the model sees the conversation: lines that begin with a name, or "
+        "DialoGPT's.", _CHAT, kind=one_of((AUTO, "transcript", "dialogpt")),
+        usual="auto: DialoGPT's if the model's config.json says so", settable=False,
+    )  # fmt: skip
+    session: Path | None = option(
+        None, "Keep the conversation in FILE after each turn, and take it up again from there.",
+        _CHAT, kind=FILE, usual="it is not kept", settable=False,
+    )  # fmt: skip
+    json: bool = option(
+        False, "Print one JSON record per turn, not text.", REPORT, kind=SWITCH, settable=False
+    )

@@ -1,0 +1,149 @@
+"""Runs a chat: opens what is typed, the model and the conversation, and takes it to its end."""
+
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+from gpt2cli import exit_codes
+from gpt2cli.chat.chat import Chat
+from gpt2cli.chat.commands import make_chat_settings, run_command
+from gpt2cli.chat.config import ChatConfig
+from gpt2cli.chat.context import choose_template
+from gpt2cli.chat.conversation import Conversation, SessionFile
+from gpt2cli.chat.dialogue import Dialogue, ReplyView
+from gpt2cli.chat.input import ChatInput, LineInput
+from gpt2cli.config import AUTO, ModelConfig, ReportConfig, TextConfig
+from gpt2cli.errors import Gpt2Error, OutputError, UsageError
+from gpt2cli.loading import load_model
+from gpt2cli.settings import Settings
+from gpt2cli.store.memory import state_folder
+from gpt2cli.terminal.notes import Notes, end_line
+from gpt2cli.terminal.result import ResultWriter, open_result
+from gpt2cli.text_input import find_stdin
+
+
+def run_chat(settings: Settings) -> int:
+    """Talk until nothing is typed any more; return the exit code.
+
+    1: something that was read came to nothing. 130: Ctrl-C, where nobody types.
+
+    Raises:
+        Gpt2Error: whatever is wrong with the options, the model or the session's file.
+    """
+    form, report = settings.make(ChatConfig), settings.make(ReportConfig)
+    _begin(form, Conversation())  # what is wrong with a name is told before anything takes time
+    with Notes(quiet=report.quiet) as notes, open_result(None) as writer:
+        source = open_input(find_stdin(), notes)
+        if not source.has_more():
+            return exit_codes.DONE  # nothing will be said, so no model is needed
+        dialogue = _open_dialogue(settings, form, source, notes, writer)
+        notes.pause()
+        if source.on_terminal:
+            _greet(dialogue)
+        talk(dialogue)
+    if dialogue.interrupted:
+        return exit_codes.INTERRUPTED
+    return exit_codes.FAILED if dialogue.failed and not source.on_terminal else exit_codes.DONE
+
+
+def open_input(stdin: int | None, notes: Notes) -> ChatInput:
+    """Return the prompt line where a person types and sees it, else the lines of the file."""
+    if stdin is None:
+        raise UsageError("expected a terminal or messages on stdin, which is closed")
+    if not os.isatty(stdin) or not any(map(_is_terminal, (sys.stdout, sys.stderr))):
+        return LineInput(stdin)
+    from gpt2cli.chat.prompt import PromptInput  # heavy: only where a person types
+
+    return PromptInput(stdin, notes, history_file=state_folder() / "chat_history")
+
+
+def talk(dialogue: Dialogue) -> None:
+    """Take what is typed until the end: messages to the model, commands to where they are done.
+
+    Raises:
+        OutputError: if replies cannot be written.
+        BrokenPipeError: if nobody reads them any more.
+        KeyboardInterrupt: where nobody types.
+    """
+    while not (dialogue.ended or dialogue.interrupted or dialogue.abandoned()):
+        try:
+            _take_entry(dialogue)
+        except OutputError:
+            raise
+        except Gpt2Error as error:
+            dialogue.tell_failure(error)
+        except KeyboardInterrupt:  # a person ends what goes on, not the chat
+            if not dialogue.source.on_terminal:
+                raise
+            end_line()
+
+
+def _take_entry(dialogue: Dialogue) -> None:
+    entry = dialogue.source.read()
+    if entry is None:
+        dialogue.ended = True
+    elif entry.is_command:
+        run_command(dialogue, entry.text)
+    else:
+        dialogue.reply(dialogue.chat.ask(entry.text))
+
+
+def _open_dialogue(
+    settings: Settings, form: ChatConfig, source: ChatInput, notes: Notes, writer: ResultWriter
+) -> Dialogue:
+    """Load the model, and the conversation if there is one to go on with."""
+    model = load_model(settings.make(ModelConfig), max_slots=1, listener=notes)
+    conversation, session = Conversation(), None
+    if form.session is not None:
+        session = SessionFile(form.session, model=model.stored.name)
+        conversation = session.read() or conversation
+    conversation = _begin(form, conversation)
+    if session is not None:
+        session.write(conversation)  # what cannot be kept is told before anything is said
+    settings = settings.with_model(model.stored.folder.generation_config)
+    template = form.template
+    if template == AUTO:
+        template = choose_template(model.stored.folder.config)
+    chat = Chat(
+        model.engine,
+        model.tokenizer,
+        model.sampler,
+        template=template,
+        settings=make_chat_settings(settings),
+        conversation=conversation,
+        allow_special=settings.make(TextConfig).allow_special,
+    )
+    return Dialogue(
+        chat=chat,
+        model=model,
+        settings=settings,
+        session=session,
+        source=source,
+        view=ReplyView(writer, model, as_records=form.json),
+        notes=notes,
+        stats=settings.make(ReportConfig).stats,
+        abandoned=writer.is_abandoned,
+    )
+
+
+def _begin(form: ChatConfig, before: Conversation) -> Conversation:
+    """Return the conversation with what the user gave of it; the turns stay.
+
+    Raises:
+        UsageError: if a name cannot stand before a line of the transcript.
+    """
+    given = {"user_name": form.user_name, "bot_name": form.bot_name, "system": form.system}
+    changes: dict[str, Any] = {name: text for name, text in given.items() if text is not None}
+    return replace(before, **changes)
+
+
+def _greet(dialogue: Dialogue) -> None:
+    turns, stored = len(dialogue.chat.conversation.turns), dialogue.model.stored
+    taken_up = f", turn {turns + 1} of the session" if turns else ""
+    runs_on = f"{stored.folder.precision} on {dialogue.model.engine.device}"
+    dialogue.notes.note(f"{stored.name} ({runs_on}){taken_up}; /help, Ctrl-D leaves")
+
+
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and stream.isatty()

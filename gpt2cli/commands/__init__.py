@@ -1,1 +1,0 @@
-"""One module per command: options → one call into the core → the result to the terminal."""
