@@ -12,7 +12,6 @@ import re
 import shutil
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from typing import BinaryIO, Final
 
 _PARTIAL: Final = ".partial"
 _REPLACED: Final = ".replaced"
-_RANDOM: Final = "[a-z0-9_]{8}"  # as tempfile writes it
+_RANDOM: Final = "[a-z0-9_]{8}"
 # With dots, the random part and the ending at most 255 bytes, however the name is encoded.
 _LONGEST_STEM: Final = 59
 _DEAD_AFTER_SECONDS: Final = 3600.0  # where no lock tells
@@ -73,7 +72,7 @@ def replacing_folder(target: Path) -> Iterator[Path]:
             yield partial
             for path in partial.iterdir():
                 _sync_file(path)
-            partial.chmod(0o777 & ~_umask())  # mkdtemp makes it private
+            partial.chmod(0o777 & ~_umask())  # until then it is private
             sync_folder(partial)
             replaced = _swap_in(partial, target)
             sync_folder(target.parent)
@@ -88,9 +87,9 @@ def replacing_folder(target: Path) -> Iterator[Path]:
 def _partial(target: Path, *, folder: bool) -> Iterator[tuple[Path, int]]:
     """Give what will take the name `target`, and its open descriptor, to be closed in the block."""
     remove_leftovers(target.parent, target.name)
-    path, descriptor = _make_locked(target, folder=folder)
-    try:
-        yield path, descriptor
+    path = target.with_name(f".{target.name[:_LONGEST_STEM]}.{os.urandom(4).hex()}{_PARTIAL}")
+    try:  # from before it is there: a signal may raise anywhere
+        yield path, _make_locked(path, folder=folder)
     finally:
         with suppress(OSError):  # it has taken its name; a folder's may be that of the old one now
             _remove(path)
@@ -181,26 +180,26 @@ def _sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _make_locked(target: Path, *, folder: bool) -> tuple[Path, int]:
-    """Create the partial file or folder of `target`; return it, and the descriptor that locks it.
+def _make_locked(path: Path, *, folder: bool) -> int:
+    """Create a file or folder that only this user can use; return the descriptor that locks it.
 
     Windows opens no folders: there the descriptor of one is -1.
     """
-    prefix = f".{target.name[:_LONGEST_STEM]}."
     while True:
         if folder:
-            path = Path(tempfile.mkdtemp(_PARTIAL, prefix, target.parent))
+            path.mkdir(0o700)
             if sys.platform == "win32":
-                return path, -1
+                return -1
             try:
                 descriptor = os.open(path, os.O_RDONLY)
             except FileNotFoundError:  # as below
                 continue
         else:
-            descriptor, name = tempfile.mkstemp(_PARTIAL, prefix, target.parent)
-            path = Path(name)
-        if lock(descriptor) is not False and path.exists():
-            return path, descriptor
+            new = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+            descriptor = os.open(path, new, 0o600)
+        lock(descriptor, wait=True)
+        if path.exists():
+            return descriptor
         os.close(descriptor)  # another process took it for a leftover, before it was locked
 
 

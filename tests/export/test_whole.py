@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -52,6 +53,43 @@ def lay(folder: pathlib.Path, content: dict[str, bytes | None]) -> None:
 def visible(folder: pathlib.Path) -> dict[str, bytes | None]:
     """Return what a user sees of a folder."""
     return {name: content for name, content in list_tree(folder).items() if name[0] != "."}
+
+
+@posix
+@pytest.mark.parametrize("write", [write_file, write_folder])
+def test_an_exception_as_something_is_made_leaves_nothing_beside_it(
+    tmp_path: pathlib.Path, write: Callable[[pathlib.Path], None]
+) -> None:
+    """As a signal raises it, in the moment in which a file or folder is there."""
+    lay(tmp_path / "w", {})
+    count = 0
+    while raises_after(count, lambda: write(tmp_path / "w" / "out")):
+        assert list_tree(tmp_path / "w").keys() <= NEW.keys(), count
+        lay(tmp_path / "w", {})
+        count += 1
+    assert count > 0
+
+
+def raises_after(number: int, work: Callable[[], None]) -> bool:
+    """Interrupt work after it has opened or made so many; tell whether it was."""
+    left = number
+
+    def count(frame: FrameType, event: str, called: Any) -> None:
+        nonlocal left
+        if event == "c_return" and called in (os.open, os.mkdir):
+            left -= 1
+            if left < 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    sys.setprofile(count)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
 
 
 @posix
@@ -149,7 +187,7 @@ def test_where_there_are_no_locks_an_hour_tells(
     leftover = tmp_path / ".out.abcd_123.partial"
     leftover.touch()
     os.utime(leftover, (time.time() - age,) * 2)
-    monkeypatch.setattr("export.whole.lock", lambda descriptor: None)
+    monkeypatch.setattr("export.whole.lock", lambda descriptor, wait=False: None)
     write_file(tmp_path / "out")
     assert leftover.exists() != goes
 
