@@ -1,23 +1,48 @@
-"""Beam search finds what transformers finds, in stored vectors."""
+"""Beam searches: what transformers finds, what the rules say, and how they share slots.
+
+A scripted engine records the calls and holds the loop to its rules about slots.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from gpt2cli.config import BeamConfig, GenerationConfig, SamplingConfig
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
+from gpt2cli.errors import PromptError
 from gpt2cli.generation.beams import BeamSearch
-from gpt2cli.generation.interfaces import FinishReason
+from gpt2cli.generation.interfaces import Finish, FinishReason
 from gpt2cli.generation.loop import generate
-from gpt2cli.generation.requests import PreparedRequest, Request
+from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.model_folder import ModelFolder, read_model_folder
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
-from tests.checkpoints import BYTE_COUNT, TokenizerKind
+from tests.checkpoints import BYTE_COUNT, TokenizerKind, write_tokenizer
+from tests.gpt2cli.folders import bare_folder
+from tests.gpt2cli.generation.runs import (
+    EOS,
+    LOGITS_OF,
+    VOCAB_SIZE,
+    Joined,
+    ScriptedSource,
+    join,
+    make_engine,
+    make_request,
+    run,
+    run_from,
+)
+from tests.gpt2cli.scripted import ScriptedEngine
 from tests.model_folders import ModelFolders
 from tests.vectors.beam_cases import CASES, BeamCase, config_of, load_stored
 
-SEARCHES = [case for case in CASES if case.beams > 1]
+# What transformers finds, in stored vectors
 
 
 def open_case(model_folders: ModelFolders, case: BeamCase) -> ModelFolder:
@@ -26,7 +51,7 @@ def open_case(model_folders: ModelFolders, case: BeamCase) -> ModelFolder:
     return read_model_folder(model_folders(case.shape, config=config_of(case), tokenizer=kind))
 
 
-def prepare_case(case: BeamCase, *, index: int = 0) -> PreparedRequest:
+def prepare_case(case: BeamCase) -> PreparedRequest:
     """Return the request of a case for all that it finds, with log-probabilities."""
     request = Request(
         prompt="",
@@ -43,33 +68,18 @@ def prepare_case(case: BeamCase, *, index: int = 0) -> PreparedRequest:
         search=BeamConfig(beams=case.beams, length_penalty=case.length_penalty),
         seed=0,
         samples=case.beams,
-        index=index,
         logprobs=0,
     )
     return PreparedRequest(request, case.prompt_ids)
 
 
-def without_eos(case: BeamCase) -> list[tuple[int, ...]]:
+def stored_ids(case: BeamCase) -> list[tuple[int, ...]]:
     """Return the stored ids, without the EOS that ends one."""
     ends = () if case.ignore_eos else case.eos_ids
     return [ids[:-1] if ids[-1] in ends else ids for ids in load_stored(case).ids]
 
 
-def run(
-    engine: Engine, folder: ModelFolder, *requests: PreparedRequest
-) -> dict[int, list[tuple[int, ...]]]:
-    """Return the ids of each request's samples."""
-    found: dict[int, list[tuple[int, ...]]] = {}
-    sampler = Sampler(folder.missing_ids)
-    for chunk in generate(engine, Tokenizer(folder), sampler, requests):
-        if chunk.finish is not None and chunk.finish.logprobs is not None:
-            ids = tuple(one.token_id for one in chunk.finish.logprobs)
-            found.setdefault(chunk.index, []).append(ids)
-    assert engine.lengths == ()
-    return found
-
-
-@pytest.mark.parametrize("case", SEARCHES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in CASES if case.beams > 1], ids=lambda c: c.name)
 def test_a_search_finds_what_transformers_finds(
     model_folders: ModelFolders, case: BeamCase
 ) -> None:
@@ -86,7 +96,7 @@ def test_a_search_finds_what_transformers_finds(
     scores = [hypothesis.score for hypothesis in search.hypotheses]
     assert scores == pytest.approx(list(stored.scores), abs=1e-4, rel=0)
     found = [h.beam.sequence.window[len(case.prompt_ids) :] for h in search.hypotheses]
-    assert [tuple(ids) for ids in found] == without_eos(case)
+    assert [tuple(ids) for ids in found] == stored_ids(case)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -96,21 +106,315 @@ def test_a_search_in_slots_finds_what_transformers_finds(
     """With the cache of each beam copied from its parent; one beam is a greedy sample."""
     folder = open_case(model_folders, case)
     engine = Engine(folder, Device("cpu"), max_slots=case.beams, threads=1)
-    assert run(engine, folder, prepare_case(case)) == {0: without_eos(case)}
+    sampler = Sampler(folder.missing_ids)
+    found = join(generate(engine, Tokenizer(folder), sampler, [prepare_case(case)]))
+    ids = [tuple(one.token_id for one in finish.logprobs or ()) for _, finish in found.values()]
+    assert ids == stored_ids(case)
+    assert engine.lengths == ()
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name.endswith("beams1-penalty0")])
-def test_the_logprobs_of_a_greedy_completion_are_those_of_transformers(
-    model_folders: ModelFolders, case: BeamCase
+# What the rules say
+
+
+def search_plainly(prepared: PreparedRequest, limit: int) -> list[tuple[str, Finish]]:
+    """Search by the rules alone: no slots, no streaming, every text from the beginning."""
+    config, search = prepared.request.generation, prepared.request.search
+    beams: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    found: list[tuple[float, tuple[str, Finish]]] = []
+    for length in range(1, config.max_new_tokens + 1):
+        candidates = []
+        for place, (total, ids) in enumerate(beams):
+            logits = LOGITS_OF([*prepared.prompt_ids, *ids]).astype(np.float64)
+            logprobs = (logits - np.log(np.exp(logits).sum())).astype(np.float32)
+            candidates += [(-(total + float(p)), place, i) for i, p in enumerate(logprobs)]
+        going_on = []
+        for rank, (negative, place, token_id) in enumerate(sorted(candidates)[: 2 * search.beams]):
+            ids = (*beams[place][1], token_id)
+            result = end_plainly(ids, prepared, limit)
+            if result is None:
+                going_on.append((-negative, ids))
+            elif rank < search.beams:
+                found.append((-negative / length**search.length_penalty, result))
+        beams = going_on[: search.beams]
+        found = sorted(found, key=lambda one: -one[0])[: search.beams]
+        full = len(found) == search.beams
+        if not beams or (full and beams[0][0] / length**search.length_penalty <= found[-1][0]):
+            break
+    return [result for _, result in found]
+
+
+def end_plainly(
+    ids: tuple[int, ...], prepared: PreparedRequest, limit: int
+) -> tuple[str, Finish] | None:
+    """Return the completion if it ends with its last id."""
+    config, prompt_tokens = prepared.request.generation, len(prepared.prompt_ids)
+
+    def finish(reason: FinishReason, tokens: int, stop: str | None = None) -> tuple[str, Finish]:
+        return text[: len(text) - len(stop or "")], Finish(
+            reason=reason,
+            stop_sequence=stop,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=tokens,
+        )
+
+    text = "".join(chr(32 + i) if i < 95 else "\n" for i in ids if i != EOS)
+    if ids[-1] == EOS and not config.ignore_eos:
+        return finish(FinishReason.STOP, len(ids) - 1)
+    ending = [stop for stop in config.stop if ids[-1] != EOS and text.endswith(stop)]
+    if ending:
+        return finish(FinishReason.STOP, len(ids), max(ending, key=len))
+    if len(ids) == config.max_new_tokens:
+        return finish(FinishReason.LENGTH, len(ids))
+    full = prompt_tokens + len(ids) == limit
+    return finish(FinishReason.CONTEXT, len(ids)) if full else None
+
+
+@st.composite
+def requests_of(draw: st.DrawFn, index: int, fewest: int = 1) -> Request:
+    """Draw a request with a prompt of up to four `a` and `b`: a search, or samples."""
+    beams = draw(st.integers(fewest, 4))
+    return make_request(
+        draw(st.text("ab", max_size=4)),
+        sampling=SamplingConfig(),
+        beams=beams,
+        penalty=draw(st.sampled_from([0.0, 1.0, 2.0, -1.0])),
+        samples=draw(st.integers(1, beams)) if beams > 1 else draw(st.integers(1, 3)),
+        index=index,
+        max_new_tokens=draw(st.integers(0, 8)),
+        stop=tuple(draw(st.lists(st.text("ab", min_size=1, max_size=3), max_size=2))),
+        ignore_eos=draw(st.booleans()),
+    )
+
+
+@settings(max_examples=60)
+@given(request=requests_of(0, fewest=2), limit=st.sampled_from([5, 16]))
+def test_a_search_finds_what_the_rules_say(
+    ascii_tokenizer: Tokenizer, request: Request, limit: int
 ) -> None:
-    """Their sum; that of EOS is not among them, so it is left out where one has ended the text."""
-    folder, stored = open_case(model_folders, case), load_stored(case)
-    engine = Engine(folder, Device("cpu"), max_slots=1, threads=1)
-    chunks = generate(engine, Tokenizer(folder), Sampler(), [prepare_case(case)])
-    [finish] = [chunk.finish for chunk in chunks if chunk.finish is not None]
-    assert finish.logprobs is not None
-    total = sum(one.logprob for one in finish.logprobs)
-    if finish.reason is FinishReason.LENGTH:
-        assert total == pytest.approx(stored.scores[0], abs=1e-4)
-    else:
-        assert total > stored.scores[0]
+    """Any search in just as many slots as it has beams; without a token to draw it takes none."""
+    engine = make_engine(max_slots=request.search.beams, n_positions=limit)
+    results = run(engine, ascii_tokenizer, request)
+    assert list(results) == [(0, number) for number in range(request.samples)]
+    if request.generation.max_new_tokens == 0:
+        assert {text for text, _ in results.values()} == {""}
+        assert engine.calls == []
+        return
+    expected = search_plainly(prepare(request, ascii_tokenizer, engine.shape), limit)
+    assert list(results.values()) == expected[: request.samples]
+
+
+BATCHES = st.integers(1, 6).flatmap(lambda count: st.tuples(*map(requests_of, range(count))))
+
+
+@settings(max_examples=60)
+@given(batch=BATCHES, max_slots=st.integers(1, 7))
+def test_any_batch_yields_what_each_request_yields_alone(
+    ascii_tokenizer: Tokenizer, batch: tuple[Request, ...], max_slots: int
+) -> None:
+    """In any number of slots, also fewer than a search has beams; nothing waits for ever."""
+    together = run(make_engine(max_slots=max_slots), ascii_tokenizer, *batch)
+    alone: Joined = {}
+    for request in batch:
+        alone |= run(make_engine(max_slots=request.search.beams), ascii_tokenizer, request)
+    assert together == alone
+
+
+def rank(**logits: float) -> NDArray[np.float32]:
+    """Return logits of characters (`end` is EOS); the others have next to no probability."""
+    ranked = np.full(VOCAB_SIZE, -50, np.float32)
+    for name, logit in logits.items():
+        ranked[EOS if name == "end" else ord(name) - 32] = logit
+    return ranked
+
+
+def test_there_are_candidates_for_every_way_to_end(tmp_path: pathlib.Path) -> None:
+    """With two EOS ids two beams go on, though three of the best four candidates end."""
+    write_tokenizer(tmp_path, VOCAB_SIZE, kind="ascii")
+    folder = dataclasses.replace(
+        bare_folder(tmp_path, vocab_size=VOCAB_SIZE, eos_token_id=EOS),
+        eos_token_ids=frozenset({EOS, ord("z") - 32}),
+    )
+    tokenizer = Tokenizer(folder)
+    request = make_request(beams=2, min_new_tokens=1)
+    search = BeamSearch(tokenizer, prepare(request, tokenizer, make_engine().shape), 16)
+    assert search.step(Sampler(), rank(a=0, b=-0.15)[None]) == [0, 0]
+    assert search.step(Sampler(), np.stack([rank(end=0, a=-0.1, z=-0.2)] * 2)) == [0, 1]
+
+
+def test_the_logprobs_of_a_completion_add_up_to_its_score(ascii_tokenizer: Tokenizer) -> None:
+    """Without a length penalty the scores are in order, so the sums are."""
+    request = make_request(
+        beams=4, penalty=0.0, ignore_eos=True, max_new_tokens=6, stop=("b",), logprobs=2
+    )
+    sums = []
+    for _, finish in run(make_engine(max_slots=4), ascii_tokenizer, request).values():
+        assert finish.logprobs is not None
+        assert len(finish.logprobs) == finish.completion_tokens
+        assert {len(one.alternatives) for one in finish.logprobs} == {2}
+        sums.append(sum(one.logprob for one in finish.logprobs))
+    assert sums == sorted(sums, reverse=True)
+    assert len(set(sums)) == 4
+
+
+# Slots
+
+
+def widths(engine: ScriptedEngine) -> list[int]:
+    """Return of how many rows each decode step was."""
+    return [len(call[1]) for call in engine.calls if call[0] == "decode"]
+
+
+def test_beams_share_one_prefill_and_copy_what_they_must(ascii_tokenizer: Tokenizer) -> None:
+    """At the first step two copies for three beams; the texts come at the end, each at once."""
+    engine = make_engine(max_slots=3)
+    request = make_request("abc", beams=3, ignore_eos=True, max_new_tokens=6)
+    prepared = prepare(request, ascii_tokenizer, engine.shape)
+    chunks = list(generate(engine, ascii_tokenizer, Sampler(), [prepared]))
+    assert [(chunk.sample, chunk.finish is not None) for chunk in chunks] == [
+        (number, True) for number in range(3)
+    ]
+    names = [call[0] for call in engine.calls]
+    assert (names.count("extend"), names.count("decode")) == (1, 5)
+    assert names[:4] == ["extend", "fork", "fork", "decode"]
+    assert names.count("fork") <= 2 * 6
+
+
+def test_a_search_for_which_there_is_no_room_waits_and_nobody_passes(
+    ascii_tokenizer: Tokenizer,
+) -> None:
+    """Two samples run in three slots; the search comes, then a third sample, which would fit."""
+    engine = make_engine(max_slots=3)
+    requests = [
+        make_request("a", index=0, ignore_eos=True, max_new_tokens=4),
+        make_request("b", index=1, ignore_eos=True, max_new_tokens=6),
+        make_request("c", index=2, beams=3, ignore_eos=True, max_new_tokens=3),
+        make_request("d", index=3, ignore_eos=True, max_new_tokens=1),
+    ]
+    run(engine, ascii_tokenizer, *requests)
+    extended = [(call[1], call[2]) for call in engine.calls if call[0] == "extend"]
+    assert extended == [(0, (65,)), (1, (66,)), (0, (67,)), (0, (68,))]
+    assert widths(engine) == [2, 2, 2, 1, 1, 3, 3]
+
+
+def test_a_search_takes_the_slots_of_finished_samples(ascii_tokenizer: Tokenizer) -> None:
+    """Beside a sample that goes on; the prefill of its prompt, too."""
+    engine = make_engine(max_slots=3)
+    requests = [
+        make_request("a", index=0, ignore_eos=True, max_new_tokens=2),
+        make_request("b", index=1, ignore_eos=True, max_new_tokens=6),
+        make_request("b", index=2, beams=2, ignore_eos=True, max_new_tokens=4),
+    ]
+    run(engine, ascii_tokenizer, *requests)
+    assert widths(engine) == [2, 3, 3, 3, 1]
+    assert engine.count("extend") == 2
+
+
+def test_the_slots_of_beams_that_end_stay_the_searchs(ascii_tokenizer: Tokenizer) -> None:
+    """Of two beams only `cc` goes on after two tokens; the next token makes them two again."""
+
+    def logits_of(ids: Sequence[int]) -> NDArray[np.float32]:
+        steps = [rank(c=0, d=-1), rank(a=0, c=-0.1, b=-0.2), rank(e=0, f=-0.1), rank(g=0)]
+        return steps[len(ids) - 1] if ids[0] == 83 else rank(z=0)
+
+    engine = make_engine(logits_of, max_slots=3)
+    requests = [
+        make_request("x", index=0, max_new_tokens=9),
+        make_request("s", beams=2, index=1, max_new_tokens=4, stop=("a", "b")),
+        make_request("y", index=2, max_new_tokens=9),
+    ]
+    results = run(engine, ascii_tokenizer, *requests)
+    assert widths(engine)[:4] == [3, 2, 3, 2]
+    assert [results[1, number][0] for number in range(2)] == ["cceg", "ccfg"]
+
+
+# Ends
+
+
+def test_an_interrupted_search_tells_the_best_so_far(ascii_tokenizer: Tokenizer) -> None:
+    """After four tokens: those of a search for four tokens at most, but for their reason."""
+    engine = make_engine(max_slots=3)
+    request = make_request(beams=3, ignore_eos=True, max_new_tokens=9)
+    results = run(engine, ascii_tokenizer, request, interrupted=lambda: engine.count("decode") == 3)
+    assert {finish.reason for _, finish in results.values()} == {FinishReason.INTERRUPTED}
+    shorter = make_request(beams=3, ignore_eos=True, max_new_tokens=4)
+    whole = run(make_engine(max_slots=3), ascii_tokenizer, shorter)
+    assert [text for text, _ in results.values()] == [text for text, _ in whole.values()]
+
+
+def test_closing_the_iterator_frees_all_slots(ascii_tokenizer: Tokenizer) -> None:
+    """In the middle of a search, after another request's first text."""
+    engine = make_engine(max_slots=4)
+    requests = [
+        make_request("b", index=1, ignore_eos=True),
+        make_request("a", beams=3, ignore_eos=True),
+    ]
+    prepared = [prepare(request, ascii_tokenizer, engine.shape) for request in requests]
+    chunks = generate(engine, ascii_tokenizer, Sampler(), prepared)
+    for _ in range(3):
+        next(chunks)
+    assert len(engine.slots) == 4
+    chunks.close()
+    assert engine.slots == []
+
+
+ONLY_C = SamplingConfig(ban=tuple(chr(code) for code in range(32, 127) if code != ord("c")))
+
+
+def test_options_that_forbid_everything_are_the_searchs_own_error(
+    ascii_tokenizer: Tokenizer,
+) -> None:
+    """Each of its samples finishes with the reason; what runs beside it goes on."""
+    banned = SamplingConfig(ban=("\n", "c", *ONLY_C.ban))
+    engine = make_engine(max_slots=4)
+    search = make_request(sampling=banned, beams=3, samples=2, min_new_tokens=1)
+    beside = make_request("b", index=1, ignore_eos=True, max_new_tokens=5)
+    entries = [(prepare(one, ascii_tokenizer, engine.shape), 0) for one in (search, beside)]
+    found = join(run_from(ScriptedSource(*entries), engine, ascii_tokenizer))
+    assert {key: finish.reason for key, (_, finish) in found.items()} == {
+        (0, 0): FinishReason.ERROR,
+        (0, 1): FinishReason.ERROR,
+        (1, 0): FinishReason.LENGTH,
+    }
+    assert str(found[0, 1][1].error).startswith("every token is forbidden")
+    with pytest.raises(PromptError, match="every token is forbidden"):
+        run(make_engine(max_slots=4), ascii_tokenizer, search)
+
+
+def test_completions_that_the_options_do_not_allow_are_errors(ascii_tokenizer: Tokenizer) -> None:
+    """One token, of which two are allowed: the third completion is not there."""
+    engine = make_engine(max_slots=3)
+    request = make_request(sampling=ONLY_C, beams=3, max_new_tokens=1, min_new_tokens=1)
+    entry = prepare(request, ascii_tokenizer, engine.shape), 0
+    found = join(run_from(ScriptedSource(entry), engine, ascii_tokenizer))
+    assert [finish.reason for _, finish in found.values()] == ["length", "length", "error"]
+    told = "the options allow 2 completions here, not 3; lower samples"
+    assert str(found[0, 2][1].error) == told
+
+
+# With the real engine
+
+
+def test_the_same_search_gives_the_same_bits_in_any_batch(starter: ModelFolder) -> None:
+    """Ids and log-probabilities of the starter: alone, and beside samples and other searches."""
+    requests = [
+        make_request(
+            prompt,
+            sampling=SamplingConfig(),
+            beams=beams,
+            index=index,
+            max_new_tokens=12,
+            logprobs=0,
+        )
+        for index, (prompt, beams) in enumerate(
+            [("Once upon a time", 4), ("The", 1), ("She looked at", 3), ("It was", 2), ("He", 1)]
+        )
+    ]
+    tokenizer = Tokenizer(starter)
+    engine = Engine(starter, Device("cpu"), max_slots=7, threads=2)
+    together = run(engine, tokenizer, *requests)
+    assert engine.lengths == ()
+    assert len(together) == 11
+    for request in requests:
+        engine = Engine(starter, Device("cpu"), max_slots=request.search.beams, threads=1)
+        for key, result in run(engine, tokenizer, request).items():
+            assert together[key] == result, key
