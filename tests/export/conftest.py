@@ -7,7 +7,7 @@ import pytest
 
 from export.manifest import CPU_MODEL_FILE, MODEL_FILE
 from tests.export.conversions import SMALLEST_SHAPE
-from tests.export.prepared import PreparedCase
+from tests.export.graph_session import PreparedCase
 from tests.model_folders import ModelFolders
 from tests.vectors.cases import CASES, LogitsCase
 

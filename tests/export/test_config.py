@@ -1,13 +1,35 @@
-"""config.json: what is read, what is refused, and by which words."""
+"""config.json and generation_config.json: what is read, what is refused, and by which words."""
 
 import json
 import pathlib
 import tracemalloc
+from typing import Any, Final
 
 import pytest
 
 from export.config import ACTIVATIONS, GPT2Config, read_config
-from tests.export.config_folders import FIELDS, faults_of, read_fields, write_json
+from export.errors import CheckpointError
+
+FIELDS: Final = {"n_layer": 3, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 50}
+
+
+def write_json(path: pathlib.Path, value: object) -> None:
+    """Write a file of JSON."""
+    path.write_text(json.dumps(value), encoding="utf-8")
+
+
+def read_fields(folder: pathlib.Path, **changes: object) -> GPT2Config:
+    """Read the smallest config with some fields added or replaced."""
+    write_json(folder / "config.json", {**FIELDS, **changes})
+    return read_config(folder)
+
+
+def faults_of(folder: pathlib.Path, **changes: object) -> tuple[str, ...]:
+    """Return the faults of the smallest config with some fields added or replaced."""
+    with pytest.raises(CheckpointError) as caught:
+        read_fields(folder, **changes)
+    assert "\n" not in str(caught.value)
+    return caught.value.faults
 
 
 def test_the_smallest_config_gets_the_defaults_of_gpt2(tmp_path: pathlib.Path) -> None:
@@ -207,3 +229,127 @@ def test_a_tokenizer_class_of_its_own_changes_no_logit(
 ) -> None:
     """What the tokenizer is, its files say."""
     assert read_fields(tmp_path, auto_map=auto_map) == read_fields(tmp_path)
+
+
+# Token ids.
+
+
+def test_generation_config_comes_before_config(tmp_path: pathlib.Path) -> None:
+    """Field by field; null says nothing."""
+    write_json(tmp_path / "generation_config.json", {"eos_token_id": [1, 2], "bos_token_id": None})
+    config = read_fields(tmp_path, eos_token_id=9, bos_token_id=8)
+    assert (config.eos_token_ids, config.bos_token_id) == ((1, 2), 8)
+    assert config.eos_origin == "generation_config.json"
+
+
+def test_of_several_ids_those_of_the_vocabulary_are_kept(tmp_path: pathlib.Path) -> None:
+    """One that the model cannot draw does not take the others with it."""
+    config = read_fields(tmp_path, eos_token_id=[50256, 3, -1, 49], bos_token_id=[50, 0, 1])
+    assert (config.eos_token_ids, config.bos_token_id) == ((3, 49), 0)
+
+
+def test_a_file_that_names_no_id_of_the_vocabulary_leaves_it_to_the_next(
+    tmp_path: pathlib.Path,
+) -> None:
+    """generation_config.json's 50256 does not hide the id in config.json."""
+    write_json(tmp_path / "generation_config.json", {"eos_token_id": 50256, "bos_token_id": -1})
+    config = read_fields(tmp_path, eos_token_id=9, bos_token_id=8)
+    assert (config.eos_token_ids, config.bos_token_id) == ((9,), 8)
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "9", [9, None], [[9]], {}])
+@pytest.mark.parametrize("name", ["eos_token_id", "bos_token_id"])
+def test_an_id_that_is_no_integer_is_a_fault(
+    tmp_path: pathlib.Path, name: str, value: object
+) -> None:
+    """Boolean, fraction, text, null or a list in a list, an object."""
+    [fault] = faults_of(tmp_path, **{name: value})
+    assert fault.startswith(f"config field {name}: expected token ids, found ")
+
+
+# Files.
+
+
+def test_a_missing_file_is_a_fault(tmp_path: pathlib.Path) -> None:
+    """The folder is named, and what it lacks."""
+    with pytest.raises(CheckpointError, match=r"config\.json is missing") as caught:
+        read_config(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_faults_of_both_files_are_told_at_once(tmp_path: pathlib.Path) -> None:
+    """Damage in one file does not hide damage in the other."""
+    (tmp_path / "config.json").write_text("{")
+    (tmp_path / "generation_config.json").write_text("[]")
+    with pytest.raises(CheckpointError) as caught:
+        read_config(tmp_path)
+    assert len(caught.value.faults) == 2
+
+
+# What openai-community/gpt2 and every checkpoint that was converted in its time have in common.
+_COMMON: Final = {
+    "activation_function": "gelu_new",
+    "architectures": ["GPT2LMHeadModel"],
+    "attn_pdrop": 0.1,
+    "bos_token_id": 50256,
+    "embd_pdrop": 0.1,
+    "eos_token_id": 50256,
+    "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05,
+    "model_type": "gpt2",
+    "n_ctx": 1024,
+    "n_positions": 1024,
+    "resid_pdrop": 0.1,
+    "summary_activation": None,
+    "summary_type": "cls_index",
+    "summary_use_proj": True,
+    "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
+    "vocab_size": 50257,
+}
+# As transformers 4 writes them.
+_FINE_TUNED: Final = {
+    "_name_or_path": "gpt2",
+    "add_cross_attention": False,
+    "gradient_checkpointing": False,
+    "n_inner": None,
+    "pruned_heads": {},
+    "quantization_config": None,
+    "reorder_and_upcast_attn": False,
+    "scale_attn_by_inverse_layer_idx": False,
+    "scale_attn_weights": True,
+    "torch_dtype": "float32",
+    "use_cache": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "fields"),
+    [
+        ("openai-community/gpt2", (12, 12, 768), {}),
+        ("openai-community/gpt2-medium", (24, 16, 1024), {"predict_special_tokens": True}),
+        ("openai-community/gpt2-large", (36, 20, 1280), {}),
+        ("openai-community/gpt2-xl", (48, 25, 1600), {"output_past": True}),
+        ("distilbert/distilgpt2", (6, 12, 768), {"_num_labels": 1, "id2label": {"0": "LABEL_0"}}),
+        ("microsoft/DialoGPT-medium", (24, 16, 1024), {"task_specific_params": {}}),
+        ("a fine-tuned one", (12, 12, 768), _FINE_TUNED),
+    ],
+)
+def test_a_published_config_is_accepted_and_read(
+    tmp_path: pathlib.Path, name: str, sizes: tuple[int, int, int], fields: dict[str, object]
+) -> None:
+    """Its sizes arrive, and whatever else it holds changes nothing."""
+    named: dict[str, Any] = dict(zip(("n_layer", "n_head", "n_embd"), sizes, strict=True))
+    write_json(tmp_path / "config.json", _COMMON | named | fields)
+    assert read_config(tmp_path) == GPT2Config(
+        **named,
+        n_positions=1024,
+        vocab_size=50257,
+        n_inner=4 * sizes[2],
+        activation="gelu_tanh",
+        layer_norm_epsilon=1e-5,
+        scale_attn_weights=True,
+        scale_attn_by_inverse_layer_idx=False,
+        tie_word_embeddings=True,
+        bos_token_id=50256,
+        eos_token_ids=(50256,),
+    )

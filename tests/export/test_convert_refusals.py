@@ -1,4 +1,4 @@
-"""What a conversion refuses: checkpoints with faults, and places that are taken."""
+"""What a conversion refuses, and how: checkpoints with faults, and places that are taken."""
 
 import pathlib
 import shutil
@@ -95,12 +95,15 @@ def test_what_is_no_model_folder_is_never_replaced(
 def test_a_model_folder_is_replaced_only_with_force(
     checkpoint: pathlib.Path, model_folders: ModelFolders, tmp_path: pathlib.Path
 ) -> None:
-    """Without force it stays as it is and the way out is named; with force it is the new one."""
+    """Without force it stays as it is and the way out is named; with force, damaged or not."""
     out = shutil.copytree(model_folders(), tmp_path / "out")
     before = list_tree(tmp_path)
     with pytest.raises(OutputError, match="use --force to replace it"):
         convert(checkpoint, out)
     assert list_tree(tmp_path) == before
+    (out / "export.json").write_text("{")  # damage, and what an interrupted write left
+    (out / "model.onnx.data").unlink()
+    (out / ".export.json.123").write_text("")
     convert(checkpoint, out, force=True)
     assert read_manifest(out)["model"]["n_embd"] == 4
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -127,3 +130,31 @@ def test_a_folder_that_appears_meanwhile_is_not_replaced(
     with pytest.raises(OutputError, match="choose another place"):
         convert(checkpoint, out, force=True, report=place_at_the_check)
     assert list_tree(tmp_path) == {"out": None, "out/thesis.txt": b"mine"}
+
+
+_FOLDER = pathlib.Path("checkpoint")
+
+
+def test_the_text_names_the_folder_and_joins_the_faults() -> None:
+    """Folder first, then each fault."""
+    assert str(CheckpointError(_FOLDER, ["a is missing", "b is"])) == (
+        "checkpoint: a is missing; b is"
+    )
+
+
+def test_of_many_faults_the_first_are_shown_and_all_are_kept() -> None:
+    """Eight of twenty in the text, twenty in `faults`."""
+    error = CheckpointError(_FOLDER, [f"fault {number}" for number in range(20)])
+    assert str(error).endswith("; fault 7; and 12 more faults")
+    assert len(error.faults) == 20
+
+
+def test_a_name_out_of_a_file_cannot_reach_the_terminal_raw() -> None:
+    """Newlines, escape sequences and lone surrogates are made visible."""
+    error = CheckpointError(_FOLDER, ["a\nb\x1b[31m\ud800 is not a GPT-2 weight"])
+    assert str(error) == "checkpoint: a\\nb\\x1b[31m\\ud800 is not a GPT-2 weight"
+
+
+def test_a_long_fault_is_cut() -> None:
+    """A name of a megabyte does not fill the screen."""
+    assert len(str(CheckpointError(_FOLDER, ["x" * 1_000_000]))) < 400

@@ -50,7 +50,15 @@ def convert_plain(
 
 @pytest.mark.parametrize(
     "name",
-    ["gpt2", "gpt2-bare", "gpt2-nested", "gpt2-protocol4", "gpt2-no-checksums", "gpt2-legacy"],
+    [
+        "gpt2",
+        "gpt2-bare",
+        "gpt2-nested",
+        "gpt2-protocol4",
+        "gpt2-no-checksums",
+        "gpt2-legacy",
+        "gpt2-legacy-protocol4",
+    ],
 )
 def test_what_torch_wrote_converts_to_the_same_bytes(tmp_path: pathlib.Path, name: str) -> None:
     """With mask buffers, a copied head, either style of keys, before 1.6 (make_torch_files.py)."""

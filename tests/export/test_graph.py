@@ -22,10 +22,10 @@ from tests.export.graph_session import (
     TOLERANCE,
     FloatArray,
     GraphSession,
+    PreparedCase,
     difference,
     take_row,
 )
-from tests.export.prepared import PreparedCase
 from tests.model_folders import ModelFolders
 from tests.vectors.cases import GREEDY_PROMPT_LENGTH
 

