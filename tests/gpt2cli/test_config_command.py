@@ -5,9 +5,12 @@ import pathlib
 
 import pytest
 
+from gpt2cli.settings import settable_options
 from gpt2cli.user_settings import config_file, read_config
-from tests.gpt2cli.commands.settings_cases import OPTIONS, Keep, take, values_of
 from tests.gpt2cli.runner import error_line, invoke
+from tests.gpt2cli.test_options import Keep, take
+
+FIELDS = [option.field for option in settable_options()]
 
 
 def test_path_says_where_the_file_is_or_would_be(keep: Keep) -> None:
@@ -26,7 +29,7 @@ def test_show_tells_each_value_and_where_it_comes_from(
     lines = [line.split(None, 1) for line in invoke("config", "show").stdout.splitlines()]
     told = {key: " ".join(rest.split()) for key, rest in lines}
 
-    assert list(told) == ["SETTING", *(option.field for option in OPTIONS)]
+    assert list(told) == ["SETTING", *FIELDS]
     assert told["top_k"] == f"5 {path}: top_k"
     assert told["stop"] == f'["\\n"] {path}: stop'
     assert told["seed"] == "2 GPT2_SEED"
@@ -41,7 +44,7 @@ def test_show_gives_the_same_as_records(keep: Keep) -> None:
     lines = invoke("config", "show", "--json").stdout.splitlines()
     records = {record["setting"]: record for record in map(json.loads, lines)}
 
-    assert list(records) == [option.field for option in OPTIONS]
+    assert list(records) == FIELDS
     assert records["top_k"] == {
         "setting": "top_k",
         "value": 5,
@@ -52,26 +55,37 @@ def test_show_gives_the_same_as_records(keep: Keep) -> None:
     assert records["seed"]["from"] == "built in"
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.field)
-def test_every_setting_can_be_kept_and_taken_out_again(
-    option: object, keep: Keep, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+@pytest.mark.parametrize(
+    ("field", "text", "meant"),
+    [
+        ("top_k", "5", 5),
+        ("temperature", "0.5", 0.5),
+        ("greedy", "on", True),
+        ("overflow", "slide", "slide"),
+        ("device", "cuda:1", "cuda:1"),
+        ("stop", r'["\n", "a"]', ("\n", "a")),
+        ("logit_bias", "a=b=2", (("a=b", 2.0),)),
+        ("regex", r"\d", r"\d"),
+        ("model", "here", "/here"),
+    ],
+)
+def test_every_kind_of_setting_can_be_kept_and_taken_out_again(
+    keep: Keep,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
+    field: str,
+    text: str,
+    meant: object,
 ) -> None:
-    """What is kept is what a command then takes."""
-    declared = next(known for known in OPTIONS if known is option)
-    text = values_of(declared)[1]
+    """What is kept is what a command then takes; a model's folder by its whole path."""
     monkeypatch.chdir(tmp_path)
-    for name in values_of(declared):
-        pathlib.Path(name).mkdir(exist_ok=True)  # a model's folder
+    pathlib.Path("here").mkdir()
 
-    kept = invoke("config", "set", declared.field, text)
-    taken = take()[declared.field]
-    removed = invoke("config", "unset", declared.field)
-
+    kept = invoke("config", "set", field, text)
     assert (kept.exit_code, kept.stdout) == (0, "")
-    assert kept.stderr.startswith(f"gpt2: {declared.field} is ")
-    expected = str(tmp_path / text) if declared.field == "model" else declared.parse(text)
-    assert taken == expected
-    assert removed.exit_code == 0
+    assert kept.stderr.startswith(f"gpt2: {field} is ")
+    assert take()[field] == (f"{tmp_path}{meant}" if field == "model" else meant)
+    assert invoke("config", "unset", field).exit_code == 0
     assert read_config() == {}
 
 
