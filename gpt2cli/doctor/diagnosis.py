@@ -170,13 +170,13 @@ def _look_at_runtime() -> tuple[Sequence[str], Cuda, str | None]:
         return (), Cuda(), str(error)
     driver, providers = devices.ask_driver(), failures.list_providers()
     has_cuda = devices.Device("cuda").provider in providers
-    missing = failures.preload_libraries() if has_cuda else []
+    missing = failures.preload_libraries() if has_cuda else {}
     cuda = Cuda(
         driver.devices,
         driver.cuda_version,
         failures.find_cuda_version() if has_cuda else None,
         driver.reason,
-        {library.name: library.reason for library in missing},
+        missing,
         devices.CUDA_PIP if missing else None,
     )
     return providers, cuda, None

@@ -69,14 +69,14 @@ class HostCache:
             MemoryError: if the memory is full.
         """
         assert length <= self._shape.n_positions
-        capacity = min(_step_up(length, _SMALLEST_CAPACITY), self._shape.n_positions)
+        capacity = min(max(_SMALLEST_CAPACITY, _double_up(length)), self._shape.n_positions)
         if self.capacity >= capacity > self.capacity // 4:
             capacity = self.capacity
         if self._is_whole and rows <= self.rows and capacity == self.capacity:
             return
         self._is_whole = False
         self.version += 1
-        self.rows, self.capacity = _step_up(rows, 1), capacity
+        self.rows, self.capacity = _double_up(rows), capacity
         for index, old in enumerate(self._arrays):  # one at a time: the peak is one layer's copy
             new = np.zeros(self._axes(self.rows, capacity), self._element)  # [R, H, M, D]
             kept = min(capacity, old.shape[2])
@@ -190,9 +190,6 @@ def _bind_both(binding: Any, name: str, where: tuple[Any, ...]) -> None:
     binding.bind_output(f"present.{name}", *where)
 
 
-def _step_up(need: int, smallest: int) -> int:
-    """Return the first of smallest, 2·smallest, 4·smallest, … that holds `need`."""
-    step = smallest
-    while step < need:
-        step *= 2
-    return step
+def _double_up(need: int) -> int:
+    """Return the first of 1, 2, 4, … that holds `need`."""
+    return 1 << max(need - 1, 0).bit_length()

@@ -12,15 +12,11 @@ from gpt2cli.errors import DeviceError, UsageError
 
 CUDA_PIP: Final = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 _DRIVER_ERRORS: Final[Mapping[int, str]] = {  # CUresult, in cuda.h
-    2: "out of memory (error 2)",
-    3: "it could not be started (error 3)",
-    34: "it is a stub, not the driver itself (error 34)",
     100: "there is no CUDA device, or CUDA_VISIBLE_DEVICES hides it (error 100)",
     101: "CUDA_VISIBLE_DEVICES names a device that is not there (error 101)",
     802: "the system is not ready: is nvidia-fabricmanager running? (error 802)",
     803: "its library and its kernel module are of two versions; restart (error 803)",
     804: "this device cannot run a newer CUDA than its kernel module (error 804)",
-    999: "unknown error (error 999)",
 }
 
 

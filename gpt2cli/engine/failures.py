@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Final
@@ -20,7 +20,7 @@ MAKING_ROOM: Final = ", making room for the KV cache"
 _STREAMS: Final = (1, 2)
 
 # What preload_dlls() prints, and what a provider's loading logs (onnxruntime-gpu 1.31.1).
-_NOT_PRELOADED: Final = re.compile(r"^Failed to load (?P<name>\S+): (?P<reason>.+)$", re.MULTILINE)
+_NOT_PRELOADED: Final = re.compile(r"^Failed to load (\S+): (.+)$", re.MULTILINE)
 _NOT_LOADED: Final = re.compile(r"Failed to load library .* with error: (?P<reason>.+)$", re.M)
 _ABSENT: Final = "No such file"  # a library is not there, as against broken
 
@@ -37,14 +37,6 @@ class Captured:
     """What was printed; complete once the block is over."""
 
     text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class MissingLibrary:
-    """A library that CUDA's provider needs and that cannot be loaded."""
-
-    name: str
-    reason: str
 
 
 @contextmanager
@@ -83,11 +75,11 @@ def find_cuda_version() -> str | None:
     return getattr(onnxruntime, "cuda_version", None) or None
 
 
-def preload_libraries() -> list[MissingLibrary]:
-    """Load the CUDA libraries that pip installed; return those that are found nowhere."""
+def preload_libraries() -> dict[str, str]:
+    """Load the CUDA libraries that pip installed; return which cannot be loaded, and why."""
     with captured() as printed:
         onnxruntime.preload_dlls()
-    return [MissingLibrary(m["name"], m["reason"]) for m in _NOT_PRELOADED.finditer(printed.text)]
+    return dict(_NOT_PRELOADED.findall(printed.text))
 
 
 @contextmanager
@@ -150,14 +142,16 @@ def refuse_no_provider(device: Device) -> DeviceError:
     return refuse(device, f"this build of ONNX Runtime ({name}) has no CUDA", ONE_RUNTIME_PIP)
 
 
-def refuse_unloaded(device: Device, missing: Sequence[MissingLibrary], logged: str) -> DeviceError:
-    """Return the failure where CUDA's provider could not be loaded; `logged` says why."""
+def refuse_unloaded(device: Device, missing: Mapping[str, str], logged: str) -> DeviceError:
+    """Return the failure where CUDA's provider could not be loaded.
+
+    `missing`: libraries, and why they cannot be loaded; `logged`: what ONNX Runtime said.
+    """
     if missing:
-        names = [library.name.replace("\\", "/").rpartition("/")[2] for library in missing]
-        told = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
-        broken = (library for library in missing if _ABSENT not in library.reason)
-        reason = next(broken, missing[0]).reason
-        return refuse(device, f"{told} cannot be loaded ({reason})", CUDA_PIP)
+        names = ", ".join(re.split(r"[\\/]", path)[-1] for path in missing)
+        reasons = list(missing.values())
+        reason = next((each for each in reasons if _ABSENT not in each), reasons[0])
+        return refuse(device, f"{names} cannot be loaded ({reason})", CUDA_PIP)
     found = _NOT_LOADED.search(logged)
     if found is None:
         return refuse(device, "ONNX Runtime ran it on the CPU without saying why", CUDA_PIP)

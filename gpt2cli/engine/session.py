@@ -1,6 +1,5 @@
 """Opens ONNX Runtime sessions: a model's, and those of small graphs, on one device."""
 
-from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, Final
 
@@ -25,11 +24,6 @@ from gpt2cli.model_folder import ModelFolder
 
 RUNTIME_VERSION: Final[str] = onnxruntime.__version__
 _FATAL_ONLY: Final = 4  # what is an error is raised
-_CACHE_INPUT: Final = "past_key_values.0.key"
-_DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
-    "tensor(float)": np.dtype(np.float32),
-    "tensor(float16)": np.dtype(np.float16),
-}
 
 
 def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
@@ -81,8 +75,9 @@ def try_cuda(device: Device) -> None:
 
 def cache_dtype(session: Any) -> np.dtype[Any]:
     """Return the dtype in which the graph takes and gives keys and values."""
-    [name] = [value.type for value in session.get_inputs() if value.name == _CACHE_INPUT]
-    return _DTYPES[name]
+    types = {value.name: value.type for value in session.get_inputs()}
+    is_half = types["past_key_values.0.key"] == "tensor(float16)"
+    return np.dtype(np.float16 if is_half else np.float32)
 
 
 def _open_on(model: str | bytes, device: Device, threads: int) -> Any:
@@ -90,7 +85,7 @@ def _open_on(model: str | bytes, device: Device, threads: int) -> Any:
     options.intra_op_num_threads = threads  # its own choice warns where cores are forbidden
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
-    missing = preload_libraries() if device.kind == "cuda" else []
+    missing = preload_libraries() if device.kind == "cuda" else {}
     # Not with session.disable_cpu_ep_fallback, which would tell a missing library at once: it also
     # refuses the few shape nodes that ONNX Runtime itself keeps on the CPU (its issue 17930).
     # Its fallback prints on stdout and loads everything a second time, on the CPU.

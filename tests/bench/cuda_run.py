@@ -91,7 +91,7 @@ def load_libraries() -> dict[str, Any]:
             tried.append(str(folder))
             with captured():
                 onnxruntime.preload_dlls(directory=str(folder))
-    missing = [library.reason for library in preload_libraries()]
+    missing = list(preload_libraries().values())
     return {"folders": tried, "missing": missing, "driver": repr(ask_driver())}
 
 

@@ -100,13 +100,12 @@ Install = Callable[..., None]
     [
         (
             {"printed": _PRELOAD, "reason": f"libcublasLt.so.13: {_ABSENT}"},
-            "libcublasLt.so.13 and libcurand.so.10 cannot be loaded "
-            f"(libcublasLt.so.13: {_ABSENT})",
+            f"libcublasLt.so.13, libcurand.so.10 cannot be loaded (libcublasLt.so.13: {_ABSENT})",
             _PIP,
         ),
         (
             {"printed": _BROKEN_PRELOAD, "reason": f"libcublasLt.so.13: {_ABSENT}"},
-            "libcublasLt.so.13 and libcublas.so.13 cannot be loaded "
+            "libcublasLt.so.13, libcublas.so.13 cannot be loaded "
             "(/there/libcublas.so.13: file too short)",
             _PIP,
         ),
@@ -175,9 +174,9 @@ def test_a_runtime_without_cuda_is_told_by_the_packages(
 @pytest.mark.skipif(sys.platform != "linux", reason="names of Linux's libraries")
 def test_what_onnxruntime_really_prints_is_understood(capfd: pytest.CaptureFixture[str]) -> None:
     """Where libraries are missing here, they are found in its output, and nothing is printed."""
-    for library in preload_libraries():
-        assert ".so" in library.name
-        assert library.name in library.reason
+    for name, reason in preload_libraries().items():
+        assert ".so" in name
+        assert name in reason
     assert capfd.readouterr() == ("", "")
 
 
