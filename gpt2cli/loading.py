@@ -89,21 +89,12 @@ def load_model(
     )
     if engine.device.kind == "cpu":
         check_again(stored.folder, engine.device.provider)
-    return LoadedModel(
-        stored,
-        engine,
-        tokenizer.result(),
-        Sampler(stored.folder.missing_ids),
-        choice.reason,
-    )
+    sampler = Sampler(stored.folder.missing_ids)
+    return LoadedModel(stored, engine, tokenizer.result(), sampler, choice.reason)
 
 
 def choose_precision(asked: str, device: Device) -> str:
-    """Return the precision to export for a device, where `auto` or another is asked.
-
-    Raises:
-        UsageError: if the device is the CPU, which has no use for it.
-    """
+    """Return the precision to export for a device, where `auto` or another is asked."""
     if asked == _HALF and device.kind == "cpu":
         raise UsageError(
             "fp16 is for CUDA: the CPU computes it in fp32 with more memory",
@@ -128,9 +119,6 @@ def open_engine(
     """Open the engine where it was chosen; where nobody named a device, on the CPU if that fails.
 
     A device that is there and is not used is told in a note.
-
-    Raises:
-        DeviceError: if the device cannot run the model and was asked for.
     """
     reason = choice.reason
     if not choice.failed:
@@ -150,19 +138,17 @@ def open_fitting(
     """Open the engine with so many slots, or half as many as often as it takes to fit.
 
     That it has fewer is told in a note: on a device the texts may depend on it.
-
-    Raises:
-        DeviceFullError: if not even the fewest fit.
     """
     fitting = slots
     while True:
         try:
             engine = open_with(fitting)
-            break
         except DeviceFullError:
             if fitting <= fewest:
                 raise
             fitting = max(fewest, fitting // 2)
+        else:
+            break
     if fitting < slots:
         listener.note(f"the memory of {engine.device} holds {fitting} rows at once, not {slots}")
     return engine
@@ -182,11 +168,7 @@ def _load_meanwhile(folder: ModelFolder, note: Callable[[str], None]) -> Future[
 
 
 def _check_on(folder: ModelFolder, device: Device) -> None:
-    """Check a graph on a device, once.
-
-    Raises:
-        DeviceError: if ONNX Runtime cannot run it there, or not right.
-    """
+    """Check a graph on a device, once; that it does not run right there is the device's error."""
     try:
         with captured():  # ONNX Runtime prints where it falls back
             check_again(folder, device.provider)

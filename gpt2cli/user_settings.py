@@ -41,10 +41,8 @@ def read_config() -> dict[str, Any]:
         UsageError: if it cannot be read, or a key stands there in both spellings.
     """
     path = config_file()
-    text = _read(path)
-    if not text:
-        return {}
-    values = _load(text, path)
+    text = _read()
+    values = _load(text) if text else {}
     spelled = {key: key.replace("-", "_") for key in values}
     twice = sorted(key for key in values if "-" in key and spelled[key] in values)
     if twice:
@@ -59,38 +57,34 @@ def write_setting(key: str, value: Any) -> None:
         UsageError: if the file that is there cannot be read.
         OutputError: if it cannot be written.
     """
-    with _changing():
-        document = _parse()
+    with _changing() as document:
         document[_find_spelling(document, key) or key] = value
-        _write(document)
 
 
 def remove_setting(key: str) -> bool:
-    """Remove a key from the config file; return whether it was there.
-
-    Raises:
-        UsageError, OutputError: as `write_setting`.
-    """
+    """Remove a key from the config file, as `write_setting` does; return whether it was there."""
     if not config_file().parent.is_dir():
         return False
-    with _changing():
-        document = _parse()
+    with _changing() as document:
         spelling = _find_spelling(document, key)
-        if spelling is None:
-            return False
-        del document[spelling]
-        _write(document)
-        return True
+        if spelling is not None:
+            del document[spelling]
+    return spelling is not None
 
 
 @contextmanager
-def _changing() -> Iterator[None]:
-    """Let one process at a time read the config file and write it, so that no value is lost."""
+def _changing() -> Iterator["TOMLDocument"]:
+    """Give the config file to be changed, to one process at a time, so that no value is lost."""
     path = config_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with locked(path.parent):
-            yield
+            document = _parse(_read())
+            before = document.as_string()
+            yield document
+            if document.as_string() != before:
+                with replacing(path) as file:
+                    file.write(document.as_string().encode())
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
@@ -99,36 +93,30 @@ def _find_spelling(document: Iterable[str], key: str) -> str | None:
     return next((known for known in document if known.replace("-", "_") == key), None)
 
 
-def _load(text: str, path: Path) -> dict[str, Any]:
-    try:
-        return parse_toml(text)
-    except ReadError as error:
-        raise UsageError(f"{path} {error}; expected lines as top_k = 40, each key once") from error
-
-
-def _parse() -> "TOMLDocument":
-    import tomlkit  # keeps comments and order; slower than tomllib, and its errors say less
-    from tomlkit.exceptions import TOMLKitError
-
-    path = config_file()
-    text = _read(path)
-    _load(text, path)
-    try:
-        return tomlkit.parse(text)
-    except (TOMLKitError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}") from error
-
-
-def _write(document: "TOMLDocument") -> None:
-    with replacing(config_file()) as file:
-        file.write(document.as_string().encode())
-
-
-def _read(path: Path) -> str:
+def _read() -> str:
     """Return the file's text; none if there is no file."""
     try:
-        return read_text(path, most_bytes=_LARGEST)
+        return read_text(config_file(), most_bytes=_LARGEST)
     except MissingFileError:
         return ""
     except ReadError as error:
-        raise UsageError(f"{path} {error}") from error
+        raise UsageError(f"{config_file()} {error}") from error
+
+
+def _load(text: str) -> dict[str, Any]:
+    try:
+        return parse_toml(text)
+    except ReadError as error:
+        expected = "expected lines as top_k = 40, each key once"
+        raise UsageError(f"{config_file()} {error}; {expected}") from error
+
+
+def _parse(text: str) -> "TOMLDocument":
+    import tomlkit  # keeps comments and order; slower than tomllib, and its errors say less
+    from tomlkit.exceptions import TOMLKitError
+
+    _load(text)
+    try:
+        return tomlkit.parse(text)
+    except (TOMLKitError, RecursionError) as error:
+        raise UsageError(f"{config_file()} is not valid TOML: {error}") from error

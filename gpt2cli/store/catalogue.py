@@ -85,11 +85,7 @@ def find_cached(
 
 
 def describe_model(model: CachedModel) -> dict[str, Any]:
-    """Return what `export` knows of a model, beside what the list says; reads all of it.
-
-    Raises:
-        ModelError: if it is damaged.
-    """
+    """Return what `export` knows of a model, beside what the list says; reads all of it."""
     fault = find_fault(model)
     if fault is not None:
         raise ModelError(fault)
@@ -109,11 +105,7 @@ def find_fault(model: CachedModel) -> str | None:
 
 
 def remove_cached(models: Sequence[CachedModel]) -> None:
-    """Remove exported models from the cache.
-
-    Raises:
-        ModelError: if one cannot be removed.
-    """
+    """Remove exported models from the cache."""
     for model in models:
         # Out of the way at once: what a kill leaves is no model, and goes with the next export.
         doomed = model.path.with_name(f".{model.path.name}.removed.partial")

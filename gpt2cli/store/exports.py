@@ -1,6 +1,7 @@
 """The cache of exported models: made on first use, once, and checked again where it will run.
 
 The only module that imports the exporter, and only when something is to be exported or checked.
+What that cannot read, convert, check or write is a ModelError.
 """
 
 import hashlib
@@ -57,9 +58,6 @@ def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report
 
     Processes that ask at the same moment wait for one of them. What was exported of a local
     checkpoint before it changed is replaced.
-
-    Raises:
-        ModelError: if the checkpoint cannot be converted or the cache not written.
     """
     found = find_exported(key)
     if found is not None:
@@ -109,11 +107,7 @@ def export_to(
     note: Report,
     stage: Report,
 ) -> None:
-    """Convert a checkpoint folder to the model folder `out`.
-
-    Raises:
-        ModelError: if it cannot be read, converted or written.
-    """
+    """Convert a checkpoint folder to the model folder `out`."""
     with _translated(checkpoint, origin):
         from export.convert import convert
         from export.storage import Precision
@@ -131,11 +125,7 @@ def export_to(
 
 
 def write_tokenizer(checkpoint: Path, folder: Path, origin: Mapping[str, Any]) -> ModelFolder:
-    """Return a model folder without graph and weights, written into the empty `folder`.
-
-    Raises:
-        ModelError: if the checkpoint's configuration or tokenizer cannot be read, or not written.
-    """
+    """Return a model folder without graph and weights, written into the empty `folder`."""
     with _translated(checkpoint, origin):
         from export.manifest import write_tokenizer_folder
 
@@ -144,11 +134,7 @@ def write_tokenizer(checkpoint: Path, folder: Path, origin: Mapping[str, Any]) -
 
 
 def local_origin(checkpoint: Path) -> dict[str, Any]:
-    """Return what identifies a local checkpoint: its path, and each file's size and time.
-
-    Raises:
-        ModelError: if the folder cannot be read.
-    """
+    """Return what identifies a local checkpoint: its path, and each file's size and time."""
     with _translated(checkpoint):
         names = (path for path in checkpoint.iterdir() if path.is_file())
         stats = {path.name: path.stat() for path in sorted(names) if path.name[0] != "."}
@@ -159,11 +145,7 @@ def local_origin(checkpoint: Path) -> dict[str, Any]:
 
 
 def check_again(folder: ModelFolder, provider: str) -> None:
-    """Run the short check once where another onnxruntime or provider passed it, and note that.
-
-    Raises:
-        ModelError: if the graph is wrong there.
-    """
+    """Run the short check once where another onnxruntime or provider passed it, and note that."""
     import onnxruntime
 
     if (onnxruntime.__version__, provider) in folder.checked:
@@ -175,11 +157,7 @@ def check_again(folder: ModelFolder, provider: str) -> None:
 
 
 def describe_folder(folder: Path) -> dict[str, Any]:
-    """Return what `export` says of a model folder: config, parameters, inputs and outputs.
-
-    Raises:
-        ModelError: if its files cannot be read.
-    """
+    """Return what `export` says of a model folder: config, parameters, inputs and outputs."""
     with _translated(folder):
         from export.folder_weights import describe
 
@@ -224,11 +202,7 @@ def _models_folder() -> Path:
 
 
 def _writable_models_folder(note: Report) -> Path:
-    """Return the cache's folder of models, or a private temporary one if it cannot be written.
-
-    Raises:
-        ModelError: if neither can.
-    """
+    """Return the cache's folder of models, or a private temporary one if it cannot be written."""
     usual = _models_folder()
     reason = _try_write(usual)
     if reason is None:

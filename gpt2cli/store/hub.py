@@ -185,11 +185,7 @@ def find_offline_variable() -> str | None:
 
 
 def _check_library() -> None:
-    """Import huggingface_hub, which reads its settings from the environment meanwhile.
-
-    Raises:
-        HubError: if it does not stand one of them.
-    """
+    """Import huggingface_hub, which reads its settings from the environment meanwhile."""
     try:
         import huggingface_hub.constants  # noqa: F401
     except ValueError as error:

@@ -61,10 +61,11 @@ def parse_name(name: str) -> ModelName:
         return StarterName()
     if name in HUB_ALIASES:
         return HubName(HUB_ALIASES[name])
-    path = Path(os.path.expanduser(name))  # noqa: PTH111 (pathlib's raises for an unknown user)
-    if name and (_is_folder(path) or put_back(path)):
+    # Not pathlib's: those raise for an unknown user, for a name too long, or with a NUL.
+    path = Path(os.path.expanduser(name))  # noqa: PTH111
+    if name and (os.path.isdir(path) or put_back(path)):  # noqa: PTH112
         return FolderName(path)
-    if os.path.isfile(path):  # noqa: PTH113 (pathlib's may raise)
+    if os.path.isfile(path):  # noqa: PTH113
         raise ModelError(f"model {name!r} is a file; expected a folder, a name or a hub id")
     if _HUB_ID.fullmatch(name):
         return HubName(name)
@@ -83,10 +84,3 @@ def _find_nearest(name: str, aliases: Sequence[str]) -> list[str]:
     slips = difflib.get_close_matches(name, aliases, n=1, cutoff=0.9)
     begun = [alias for alias in aliases if name.lower().startswith(alias.lower())]
     return slips or begun or difflib.get_close_matches(name, aliases, n=3, cutoff=0.5)
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):  # a name too long, or with a NUL
-        return False
