@@ -17,8 +17,14 @@ def attempt(lab: Lab) -> None:
     rng.choice((_tokens, _tokens, _score, _generate, _batch))(lab, text, model)
 
 
+def _as_read(text: str) -> str:
+    """Return what is read of a file: without a byte order mark, and one newline at its end."""
+    text = text.removeprefix("\ufeff")
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+
+
 def _tokens(lab: Lab, text: str, model: str) -> None:
-    kept = text.removesuffix("\n")
+    kept = _as_read(text)
     done = lab.run("tokens", "-m", model, "-f", "text", "--ids", codes=(0,))
     back = lab.run("tokens", "-m", model, "--decode", stdin=done.out or b"\n", codes=(0,))
     lab.claim(back.out == kept.encode(), f"{back.out!r:.300} came back")
@@ -52,7 +58,7 @@ def _generate(lab: Lab, text: str, model: str) -> None:
     first = lab.run(*line, "-f", "text")
     again = lab.run(*line, stdin=text.encode())
     lab.claim(first.out == again.out and first.code == again.code, "another text of one seed")
-    kept = text.removesuffix("\n").encode()
+    kept = _as_read(text).encode()
     lab.claim(first.code != 0 or first.out.startswith(kept), "the echo is not the prompt")
     record = lab.run(*line, "-f", "text", "--json", records=True)
     if record.code == 0:
