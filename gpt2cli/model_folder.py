@@ -156,7 +156,7 @@ def _parse(path: Path, manifest: Mapping[str, Any]) -> tuple[ModelFolder, dict[s
             missing_ids=tuple(range(first, last + 1) for first, last in gaps),
             special_tokens=tuple(map(_parse_special, tokenizer["special_tokens"])),
             source=dict(manifest["source"]),
-            checked=tuple((c["onnxruntime"], c["provider"]) for c in manifest["checked"]),
+            checked=_parse_checked(manifest["checked"]),
         )
         for name, facts in manifest["files"].items():
             plain = Path(name).name == name and name not in ("", "..") and "\\" not in name
@@ -182,11 +182,19 @@ def _parse_ids(values: Any, end: int) -> tuple[int, ...]:
     return tuple(values)
 
 
+def _parse_checked(entries: Any) -> tuple[tuple[str, str], ...]:
+    pairs = [(entry["onnxruntime"], entry["provider"]) for entry in entries]
+    texts = all(isinstance(text, str) for pair in pairs for text in pair)
+    _require(isinstance(entries, list) and texts, "a list of versions and providers", entries)
+    return tuple(pairs)
+
+
 def _parse_special(fields: Mapping[str, Any]) -> SpecialToken:
     token = SpecialToken(**fields)
     _parse_ids([token.id], _SIZE_LIMIT)
-    texts = [token.text, token.begins, token.ends, token.silent]
-    _require(all(isinstance(text, str | None) for text in texts), "texts", texts)
+    texts = [token.begins, token.ends, token.silent]
+    known = isinstance(token.text, str) and all(isinstance(text, str | None) for text in texts)
+    _require(known, "texts", [token.text, *texts])
     return token
 
 

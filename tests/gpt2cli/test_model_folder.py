@@ -132,6 +132,8 @@ def test_a_damaged_manifest_is_refused(folder: pathlib.Path, content: bytes) -> 
         ("files", []),
         ("files", {"config.json": 1}),
         ("checked", [{}]),
+        ("checked", {}),
+        ("checked", [{"onnxruntime": 1, "provider": "x"}]),
         ("precision", "fp33"),
         ("precision", ["fp32"]),
         ("files", {"config.json": {"size": "1", "sha256": ""}}),
@@ -165,6 +167,7 @@ def test_a_manifest_of_another_form_is_refused(
         ("tokenizer", "special_tokens", [{"id": 1}]),
         ("tokenizer", "special_tokens", [dict.fromkeys(_SPECIAL, "x")]),
         ("tokenizer", "special_tokens", [dict.fromkeys(_SPECIAL, 1)]),
+        ("tokenizer", "special_tokens", [dict.fromkeys(_SPECIAL) | {"id": 1}]),
     ],
 )
 def test_a_value_that_export_never_writes_is_refused(
