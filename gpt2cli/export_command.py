@@ -6,10 +6,9 @@ from typing import Annotated, Final
 
 import typer
 
-from gpt2cli.completion import complete_model
 from gpt2cli.config import PRECISIONS, ModelConfig, ReportConfig
 from gpt2cli.option_kinds import SWITCH, one_of, option
-from gpt2cli.options import takes
+from gpt2cli.options import complete_model, takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes
 

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gpt2cli.completion import complete_cached, complete_model
 from gpt2cli.config import AUTO, PRECISIONS, REPORT, ReportConfig, json_option
 from gpt2cli.option_kinds import NAME, SWITCH, one_of, option
-from gpt2cli.options import Command, takes
+from gpt2cli.options import Command, complete_cached, complete_model, takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes, confirm
 from gpt2cli.terminal.result import open_result

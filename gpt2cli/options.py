@@ -13,12 +13,13 @@ import typer
 from typer.core import TyperCommand
 
 from export.small_files import ReadError, parse_json, read_text
-from gpt2cli.completion import Offer, complete_model
 from gpt2cli.errors import UsageError, shorten
 from gpt2cli.option_kinds import FILE, SCHEMA, SWITCH, Option, from_bytes, options_of
 from gpt2cli.settings import Given, Settings, find_settings
 
 Function = Callable[..., None]
+# What the shell offers: a value, or a value and what is told of it.
+Offer = str | tuple[str, str]
 
 
 class Command(TyperCommand):
@@ -86,13 +87,6 @@ def spell_flag(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
-def complete_option(option: Option, incomplete: str) -> list[Offer]:
-    """Offer the values that an option can have, where they can be told."""
-    if option.field == "model":
-        return complete_model(incomplete)
-    return [choice for choice in option.kind.choices if choice.startswith(incomplete)]
-
-
 def _as_parameter(option: Option) -> inspect.Parameter:
     """Return the parameter by which Typer reads an option; None: it was not given."""
     first = spell_flag(option.field)
@@ -148,3 +142,46 @@ def read_schema(path: Path) -> str:
         found = shorten(json.dumps(schema))
         raise UsageError(option="json_schema", expected="a JSON schema, an object", found=found)
     return text
+
+
+# Completion: all of it answers within a key press, and gives nothing rather than an error.
+
+
+def complete_option(option: Option, incomplete: str) -> list[Offer]:
+    """Offer the values that an option can have, where they can be told."""
+    if option.field == "model":
+        return complete_model(incomplete)
+    return [choice for choice in option.kind.choices if choice.startswith(incomplete)]
+
+
+def complete_model(incomplete: str) -> list[Offer]:
+    """Offer what --model takes: aliases, what is in the cache, and folders of models here.
+
+    For any other path there is no offer, and the shell completes it as a file's.
+    """
+    from gpt2cli.store.names import HUB_ALIASES, STARTER
+
+    offers = {STARTER: "bundled", **HUB_ALIASES, **_cached_names(), **_model_folders()}
+    return [(name, told) for name, told in offers.items() if name.startswith(incomplete)]
+
+
+def complete_cached(incomplete: str) -> list[Offer]:
+    """Offer the models in the cache."""
+    return [(name, told) for name, told in _cached_names().items() if name.startswith(incomplete)]
+
+
+def _cached_names() -> dict[str, str]:
+    from gpt2cli.store.catalogue import list_cached
+
+    names: dict[str, list[str]] = {}
+    for model in list_cached():
+        names.setdefault(model.name, []).append(model.precision)
+    return {name: f"cached: {', '.join(found)}" for name, found in names.items()}
+
+
+def _model_folders() -> dict[str, str]:
+    """Return the folders here that may be a checkpoint or a model folder."""
+    try:
+        return {path.parent.name: "folder" for path in sorted(Path().glob("*/config.json"))}
+    except OSError:
+        return {}

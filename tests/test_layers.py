@@ -1,10 +1,11 @@
-"""Walks the imports with `ast` and fails on an arrow that the design forbids.
+"""Walks the imports with `ast` and fails on an arrow that the design forbids, and on circles.
 
 Every import counts, wherever it stands: in a function, or under TYPE_CHECKING.
 """
 
 import ast
 import functools
+import graphlib
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -252,6 +253,21 @@ def test_a_module_is_imported_only_by_those_that_may_know_it(module: str) -> Non
         and not lies_in(target, _LIGHT)
     }
     assert arrows == set()
+
+
+@pytest.mark.parametrize("depth", [2, None], ids=["packages", "modules"])
+def test_imports_run_in_no_circle(depth: int | None) -> None:
+    """Between modules, and between what stands at the top of the two packages."""
+    imports = read_imports()
+
+    def shorten(module: str) -> str:
+        return ".".join(module.split(".")[:depth])
+
+    graph: dict[str, set[str]] = {}
+    for name, found in imports.items():
+        targets = {shorten(target) for target in found & imports.keys()}
+        graph.setdefault(shorten(name), set()).update(targets - {shorten(name)})
+    graphlib.TopologicalSorter(graph).prepare()  # which raises, with the modules of a circle
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,22 @@
 """Scores texts: loads the model, and shows the scores of each text as they are made."""
 
+import codecs
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 import typer
 
 from gpt2cli import exit_codes
 from gpt2cli.config import ModelConfig, ReportConfig, TextConfig
 from gpt2cli.loading import LoadedModel, load_model
-from gpt2cli.score.view import ScoredText, show_coloured, show_lines, show_record
-from gpt2cli.scoring import TokenScore, choose_stride, score
+from gpt2cli.records import describe_model, describe_token
+from gpt2cli.scoring import CompactScores, TokenScore, Totals, choose_stride, score
 from gpt2cli.settings import Settings
-from gpt2cli.store.store import Listener
+from gpt2cli.spelling import format_in_parts, quote_piece
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import Bar
@@ -21,27 +24,25 @@ from gpt2cli.terminal.result import ResultWriter
 from gpt2cli.terminal.statistics import describe_conditions, describe_memory
 from gpt2cli.text_input import NamedText
 
-_PATIENCE_SECONDS = 1.0  # before a bar is shown
+Spell = Callable[[int], bytes]  # a token's id -> its bytes, special tokens by name
+
+_PATIENCE_SECONDS: Final = 1.0  # before a bar is shown
+# Least probability -> how text of it looks (ECMA-48 SGR). Grounds, not letters: spaces show too.
+_LEVELS: Final = ((0.5, ""), (0.1, "30;42"), (0.01, "30;43"), (0.001, "30;45"), (0.0, "97;41"))
 
 
 class _Stopped(Exception):  # noqa: N818 - it is no error
     """Ends the view of a text whose scores will not come."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyTexts:
-    """Texts whose model is loaded, and how they are to be scored."""
+@dataclass(slots=True)
+class ScoredText:
+    """A text's scores, some at a time as they are made; its totals hold when all were taken."""
 
-    model: LoadedModel
-    names: Sequence[str | None]
-    ids: Sequence[Sequence[int]]  # of each text
-    stride: int
-    top: int
-
-    @property
-    def total_tokens(self) -> int:
-        """The number of tokens of all texts."""
-        return sum(map(len, self.ids))
+    index: int
+    name: str | None  # of its file, if it has one
+    scores: Iterator[list[TokenScore]] = field(default_factory=lambda: iter(()))
+    totals: Totals = field(default_factory=Totals)
 
 
 def run(
@@ -60,90 +61,165 @@ def run(
         Gpt2Error: whatever is wrong with the options, the model or a text.
         Exit: if it ended early; what was scored until then has been shown.
     """
-    ready = get_ready(texts, settings, stride=stride, top=top, listener=notes)
+    model = load_model(settings.make(ModelConfig), max_slots=1, listener=notes)
+    stride = choose_stride(stride, model.engine.shape.n_positions)
+    encode, special = model.tokenizer.encode_long, settings.make(TextConfig).allow_special
+    ids = [encode(text.text, allow_special=special, begins=True) for text in texts]
+    total = sum(map(len, ids))
     notes.pause()
-    show = _choose_view(ready, writer, as_records=as_records)
     started = time.monotonic()
     hidden = writer.on_terminal and not as_records  # the text is progress enough
-    bar = Bar(notes, ready.total_tokens, hidden=hidden, patience=_PATIENCE_SECONDS)
+    bar = Bar(notes, total, hidden=hidden, patience=_PATIENCE_SECONDS)
+    show = show_coloured if writer.coloured and not top else show_lines
     with ctrl_c_as_flag() as interrupted, bar:
-        stopped = lambda: interrupted() or writer.is_abandoned()  # noqa: E731
+        take = _make_scorer(model, stride, top, bar, lambda: interrupted() or writer.is_abandoned())
         try:
-            for scored in score_texts(ready, bar, stopped):
-                show(scored)
+            for index, text in enumerate(texts):
+                scored = ScoredText(index, text.name)
+                scored.scores = take(ids[index], scored.totals)
+                if as_records:
+                    show_record(scored, writer, model=model, stride=stride)
+                else:
+                    show(scored, writer, model.tokenizer.spell)
         except _Stopped:
             if interrupted():
                 writer.keep(notes)
             raise typer.Exit(exit_codes.INTERRUPTED if interrupted() else exit_codes.DONE) from None
     if settings.make(ReportConfig).stats:
         seconds = max(time.monotonic() - started, 1e-9)
-        _report(ready, seconds, notes)
+        told = f"scored {total} tokens in {seconds:.3f} s: {total / seconds:.1f} tokens/s"
+        for line in (describe_conditions(model), told, *describe_memory()):
+            notes.report(line)
 
 
-def get_ready(
-    texts: Sequence[NamedText],
-    settings: Settings,
-    *,
-    stride: int | None,
-    top: int,
-    listener: Listener,
-) -> ReadyTexts:
-    """Load the model and encode the texts.
+def _make_scorer(
+    model: LoadedModel, stride: int, top: int, bar: Bar, stopped: Callable[[], bool]
+) -> Callable[[Sequence[int], Totals], Iterator[list[TokenScore]]]:
+    """Return what scores one text after the other, counts their tokens, and moves the bar.
 
-    Raises:
-        Gpt2Error: whatever is wrong with the options, the model or a text.
-    """
-    model = load_model(settings.make(ModelConfig), max_slots=1, listener=listener)
-    stride = choose_stride(stride, model.engine.shape.n_positions)
-    encode, special = model.tokenizer.encode_long, settings.make(TextConfig).allow_special
-    ids = [encode(text.text, allow_special=special, begins=True) for text in texts]
-    return ReadyTexts(model, [text.name for text in texts], ids, stride, top)
-
-
-def score_texts(ready: ReadyTexts, bar: Bar, stopped: Callable[[], bool]) -> Iterator[ScoredText]:
-    """Yield each text with its scores, which are made while they are taken.
-
-    The bar counts their tokens, and has made way once a text has been scored.
-
-    Raises:
-        _Stopped: from the scores, if `stopped`.
+    The bar has made way when a text's last score was taken. If `stopped`, the scores raise.
     """
     started, done = time.monotonic(), 0
 
-    def take(scored: ScoredText, ids: Sequence[int]) -> Iterator[list[TokenScore]]:
+    def take(ids: Sequence[int], totals: Totals) -> Iterator[list[TokenScore]]:
         nonlocal done
-        bos, engine = ready.model.tokenizer.context_id, ready.model.engine
-        scores = score(engine, ids, bos_token_id=bos, stride=ready.stride, top=ready.top)
+        bos = model.tokenizer.context_id
         try:
-            with closing(scores):
+            with closing(
+                score(model.engine, ids, bos_token_id=bos, stride=stride, top=top)
+            ) as scores:
                 for some in scores:
                     if stopped():
                         raise _Stopped
                     yield some
-                    scored.totals.add(some)
+                    totals.add(some)
                     done += len(some)
                     rate = done / max(time.monotonic() - started, 1e-9)
                     bar.show(done, f"{done} tokens, {rate:.0f} tokens/s")
         finally:
             bar.pause()
 
-    for index, (name, ids) in enumerate(zip(ready.names, ready.ids, strict=True)):
-        scored = ScoredText(index, name)
-        scored.scores = take(scored, ids)
-        yield scored
+    return take
 
 
-def _choose_view(
-    ready: ReadyTexts, writer: ResultWriter, *, as_records: bool
-) -> Callable[[ScoredText], None]:
-    if as_records:
-        return lambda text: show_record(text, writer, model=ready.model, stride=ready.stride)
-    show = show_coloured if writer.coloured and not ready.top else show_lines
-    return lambda text: show(text, writer, ready.model.tokenizer.spell)
+def show_lines(text: ScoredText, writer: ResultWriter, spell: Spell) -> None:
+    """Write a line per token: its logprob and the token, then the same of each alternative.
+
+    A last line tells the perplexity, the number of scored tokens, and the file. Tabs between.
+    """
+    for some in text.scores:
+        writer.write("".join(_format_line(token, spell) for token in some))
+    fields = ["perplexity", _format_perplexity(text.totals), str(text.totals.scored_tokens)]
+    if text.name is not None:
+        fields.append(_in_one_line(text.name))
+    writer.write("\t".join(fields) + "\n")
 
 
-def _report(ready: ReadyTexts, seconds: float, notes: Notes) -> None:
-    tokens = ready.total_tokens
-    scored = f"scored {tokens} tokens in {seconds:.3f} s: {tokens / seconds:.1f} tokens/s"
-    for line in (describe_conditions(ready.model), scored, *describe_memory()):
-        notes.report(line)
+def _format_line(token: TokenScore, spell: Spell) -> str:
+    fields = ["-" if token.logprob is None else f"{token.logprob:.6f}"]
+    fields.append(quote_piece(spell(token.token_id)))
+    for other in token.alternatives:
+        fields += [f"{other.logprob:.6f}", quote_piece(spell(other.token_id))]
+    return "\t".join(fields) + "\n"
+
+
+def show_coloured(text: ScoredText, writer: ResultWriter, spell: Spell) -> None:
+    """Write the text itself, on a ground that tells each token's probability, and a legend.
+
+    Files have their names above, and stand apart. However it ends, its last line is finished.
+    """
+    if text.index:
+        writer.write("\n")
+    if text.name is not None:
+        writer.write_prompt(_in_one_line(text.name))
+        writer.write("\n")
+    open_ = False
+    pieces = _colour(text.scores, spell)
+    try:
+        for piece, style in pieces:
+            writer.write_styled(piece, style)
+            open_ = not piece.endswith("\n")
+    finally:
+        if open_:
+            writer.write("\n")
+    count = text.totals.scored_tokens
+    told = f"{count} token{'' if count == 1 else 's'}"
+    writer.write(f"perplexity {_format_perplexity(text.totals)} ({told})\nprobability ")
+    for least, style in _LEVELS:
+        told = f" ≥ {least:.4g} " if least else f" < {_LEVELS[-2][0]:.4g} "
+        writer.write_styled(told, style)
+    writer.write("\n")
+
+
+def _colour(scores: Iterator[list[TokenScore]], spell: Spell) -> Iterator[tuple[str, str]]:
+    """Yield whole characters, each with its style.
+
+    A character of several tokens is as likely as the least likely of them.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    least = 0.0  # the least logprob of the tokens of the character that is unfinished
+    for some in scores:
+        for token in some:
+            least = min(least, 0.0 if token.logprob is None else token.logprob)
+            if piece := decoder.decode(spell(token.token_id)):
+                yield piece, _choose_style(least)
+            if not decoder.getstate()[0]:  # the next token begins a character
+                least = 0.0
+    if piece := decoder.decode(b"", final=True):
+        yield piece, _choose_style(least)
+
+
+def _choose_style(logprob: float) -> str:
+    return next(style for least, style in _LEVELS if math.exp(logprob) >= least)
+
+
+def show_record(text: ScoredText, writer: ResultWriter, *, model: LoadedModel, stride: int) -> None:
+    """Write one JSON record, once the text is scored."""
+    tokens = CompactScores()
+    for some in text.scores:
+        for token in some:
+            tokens.add(token)
+    perplexity = text.totals.perplexity
+    record = {
+        "index": text.index,
+        "file": text.name,
+        "perplexity": None if perplexity == math.inf else perplexity,  # which JSON lacks
+        "total_logprob": text.totals.total_logprob,
+        "scored_tokens": text.totals.scored_tokens,
+        "tokens": (describe_token(token, model.tokenizer) for token in tokens),
+        "stride": stride,
+        **describe_model(model),
+    }
+    for part in format_in_parts(record):
+        writer.write(part)
+
+
+def _format_perplexity(totals: Totals) -> str:
+    """Return the perplexity with six digits; `-` where there is none."""
+    return "-" if totals.perplexity is None else f"{totals.perplexity:.6g}"
+
+
+def _in_one_line(name: str) -> str:
+    """Return a file's name as it is, unless it would break the line or the columns."""
+    quoted = quote_piece(name.encode("utf-8", "surrogateescape"))
+    return name if quoted == f'"{name}"' else quoted

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from gpt2cli.completion import complete_cached, complete_model
+from gpt2cli.options import complete_cached, complete_model
 from gpt2cli.store.names import HUB_ALIASES
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from gpt2cli.score.view import ScoredText, show_coloured, show_lines
+from gpt2cli.score.run import ScoredText, show_coloured, show_lines
 from gpt2cli.scoring import TokenScore
 from gpt2cli.terminal.result import ResultWriter, open_result
 
