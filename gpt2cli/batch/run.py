@@ -11,10 +11,10 @@ from typing import Any
 
 from gpt2cli import exit_codes
 from gpt2cli.batch.config import InputOutput
-from gpt2cli.batch.items import ItemParser, ItemSource
+from gpt2cli.batch.items import InputReader, ItemParser, ItemSource
 from gpt2cli.batch.journal import Journal, journal_path, read_header, resume_output, start_output
-from gpt2cli.batch.reader import InputReader
-from gpt2cli.batch.results import BatchRun, Result, format_as_record, format_as_text
+from gpt2cli.batch.results import BatchRun
+from gpt2cli.batch.view import BatchView
 from gpt2cli.config import BeamConfig, ModelConfig, Overflow, ReportConfig
 from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.generation.interfaces import Counts
@@ -25,9 +25,9 @@ from gpt2cli.sampling.random import draw_seed
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag
 from gpt2cli.terminal.notes import Notes
-from gpt2cli.terminal.progress import BatchProgress
+from gpt2cli.terminal.progress import Bar
 from gpt2cli.terminal.result import ResultWriter, is_direct, open_result, refuse_overwriting
-from gpt2cli.terminal.statistics import describe_cut, describe_run
+from gpt2cli.terminal.statistics import describe_run
 from gpt2cli.text_input import find_stdin
 
 
@@ -40,13 +40,28 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
     report = settings.make(ReportConfig)
     with Notes(quiet=report.quiet) as notes:
         batch = _open_batch(_open_input(file, stdin=find_stdin()), settings, io, notes)
-        code = _run(batch, notes, as_text=io.as_text)
-        if code is None:  # it came to its end
-            if report.stats:
-                _tell_statistics(batch, notes)
-            failed = batch.progress.errors + (batch.journal.errors if batch.journal else 0)
-            code = exit_codes.FAILED if failed else exit_codes.DONE
-    return code
+        view, journal = batch.view, batch.journal
+        counts = Counts()
+        interrupted = _run(view, counts)
+        if interrupted is None:
+            return exit_codes.DONE  # nobody reads any more
+        if interrupted:
+            if journal is not None:
+                told = f"interrupted after {view.records} records; --resume goes on from there"
+                notes.note(told)
+            return exit_codes.INTERRUPTED
+        notes.note(view.summarise())
+        if report.stats:
+            lines = describe_run(
+                view.model,
+                counts,
+                seed=batch.seed,
+                first_token_seconds=None,
+                from_model=batch.from_model,
+            )
+            notes.report("\n".join([f"batch size {view.model.engine.max_slots}", *lines]))
+    failed = view.errors or (journal is not None and journal.errors)
+    return exit_codes.FAILED if failed else exit_codes.DONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,56 +82,14 @@ class _Input:
 class _Batch:
     """A batch whose model is loaded and whose output is open."""
 
-    model: LoadedModel
-    items: ItemSource
-    output: ResultWriter | Journal
-    progress: BatchProgress
+    view: BatchView
     seed: int
     from_model: Mapping[str, Any]  # settings that are the model's own
-    counts: Counts
 
     @property
     def journal(self) -> Journal | None:
         """The output, if the run can be resumed."""
-        return self.output if isinstance(self.output, Journal) else None
-
-
-@dataclass(frozen=True, slots=True)
-class BatchView:
-    """Takes results in order; each is written and flushed at once."""
-
-    model: LoadedModel
-    output: ResultWriter | Journal
-    notes: Notes
-    progress: BatchProgress
-    items: ItemSource
-    as_text: bool
-
-    def show(self, result: Result) -> None:
-        """Write a result; what is wrong with it, or was left out, is a note if it cannot say so.
-
-        Raises:
-            BrokenPipeError: if nobody reads any more.
-            OutputError: if it cannot be written for another reason.
-        """
-        text = format_as_text(result) if self.as_text else format_as_record(result, self.model)
-        error, finish = result.error, result.finish
-        if isinstance(self.output, Journal):
-            self.output.write(
-                text.encode(), result.item, sample=result.sample, failed=error is not None
-            )
-        else:
-            self.output.write(text)
-        cuts = [] if finish is None else describe_cut(finish, self.model.engine.shape.n_positions)
-        told = cuts if error is None else [" ".join(error.split())]
-        for line in told if self.as_text else []:
-            self.notes.note(f"record {result.item.index}: {line}")
-        self.progress.add(
-            error=error is not None,
-            cut=bool(cuts),
-            tokens=0 if finish is None else finish.completion_tokens,
-            bytes_read=self.items.bytes_taken,
-        )
+        return self.view.output if isinstance(self.view.output, Journal) else None
 
 
 def _open_input(file: str | None, *, stdin: int | None) -> _Input:
@@ -167,14 +140,9 @@ def _open_batch(source: _Input, settings: Settings, io: InputOutput, notes: Note
             start_output(path, header) if before is None else resume_output(path, header, items)
         )
     on_screen = path is None and sys.stdout is not None and sys.stdout.isatty()
-    progress = BatchProgress(
-        notes,
-        total_bytes=source.size,
-        done=output.done if isinstance(output, Journal) else 0,
-        done_errors=output.errors if isinstance(output, Journal) else 0,
-        hidden=on_screen,  # records are progress enough there
-    )
-    return _Batch(model, items, output, progress, seed, own.from_model, Counts())
+    bar = Bar(notes, source.size, hidden=on_screen)  # records are progress enough there
+    view = BatchView(model, items, output, notes, bar, io.as_text)
+    return _Batch(view, seed, own.from_model)
 
 
 def _find_resumable(source: _Input, io: InputOutput) -> Path | None:
@@ -229,35 +197,17 @@ def _describe_run(
     }
 
 
-def _run(batch: _Batch, notes: Notes, *, as_text: bool) -> int | None:
-    """Run to the end; where Ctrl-C or a reader who has gone ends it before, return the code."""
-    model, output, progress = batch.model, batch.output, batch.progress
-    with output, ctrl_c_as_flag() as pressed, progress:
-        view = BatchView(model, output, notes, progress, batch.items, as_text)
+def _run(view: BatchView, counts: Counts) -> bool | None:
+    """Run to the end; tell whether Ctrl-C ended it before, None: a reader who has gone did."""
+    model, output = view.model, view.output
+    with output, ctrl_c_as_flag() as pressed, view.bar:
+        view.show_progress()
         run = BatchRun(
-            batch.items,
+            view.items,
             view.show,
             slots=model.engine.max_slots,
             interrupted=lambda: pressed() or output.is_abandoned(),
         )
-        run.run(model.engine, model.tokenizer, model.sampler, counts=batch.counts)
+        run.run(model.engine, model.tokenizer, model.sampler, counts=counts)
         abandoned = output.is_abandoned()
-    if pressed():
-        if batch.journal is not None:
-            notes.note(f"interrupted after {progress.records} records; --resume goes on from there")
-        return exit_codes.INTERRUPTED
-    if abandoned:
-        return exit_codes.DONE
-    notes.note(progress.summarise())
-    return None
-
-
-def _tell_statistics(batch: _Batch, notes: Notes) -> None:
-    lines = describe_run(
-        batch.model,
-        batch.counts,
-        seed=batch.seed,
-        first_token_seconds=None,
-        from_model=batch.from_model,
-    )
-    notes.report("\n".join([f"batch size {batch.model.engine.max_slots}", *lines]))
+    return None if abandoned and not pressed() else pressed()

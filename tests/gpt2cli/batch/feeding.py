@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from gpt2cli.batch.reader import InputReader
+from gpt2cli.batch.items import InputReader
 from gpt2cli.errors import PromptError
 
 _ENDS_AFTER: Final = 1.0

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from gpt2cli.batch.journal import Header, journal_path, read_header, resume_output, start_output
 from gpt2cli.batch.results import BatchRun
-from gpt2cli.batch.run import BatchView
+from gpt2cli.batch.view import BatchView
 from gpt2cli.generation.interfaces import Counts
 from gpt2cli.loading import LoadedModel
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.terminal.notes import Notes
-from gpt2cli.terminal.progress import BatchProgress
+from gpt2cli.terminal.progress import Bar
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.batch.feeding import fed
 from tests.gpt2cli.batch.parsing import make_source
@@ -78,9 +78,8 @@ class Job:
             )
             engine = ScriptedEngine(scatter(97, often=[65, 66, 96]), vocab_size=97, max_slots=2)
             notes = Notes(quiet=True)
-            progress = BatchProgress(notes, total_bytes=None)
             with opened:
-                view = BatchView(self.model, opened, notes, progress, items, self.as_text)
+                view = BatchView(self.model, items, opened, notes, Bar(notes, None), self.as_text)
                 batch = BatchRun(items, view.show, slots=2)
                 batch.run(engine, self.tokenizer, Sampler(), counts=Counts())
-            return progress.records, len(engine.calls)
+            return view.records, len(engine.calls)

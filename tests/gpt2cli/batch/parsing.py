@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpt2cli.batch.items import BatchItem, ItemParser, ItemSource
-from gpt2cli.batch.reader import InputReader
+from gpt2cli.batch.items import BatchItem, InputReader, ItemParser, ItemSource
 from gpt2cli.config import OF_A_PROMPT
 from gpt2cli.model_folder import ModelShape
 from gpt2cli.option_kinds import options_of

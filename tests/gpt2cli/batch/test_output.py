@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 from typing import Any
@@ -14,15 +15,15 @@ from hypothesis import strategies as st
 
 from gpt2cli.batch.items import BatchItem
 from gpt2cli.batch.journal import Journal
-from gpt2cli.batch.results import Result, format_as_record, format_as_text
-from gpt2cli.batch.run import BatchView
+from gpt2cli.batch.results import Result
+from gpt2cli.batch.view import BatchView, format_as_record, format_as_text
 from gpt2cli.config import GenerationConfig, SamplingConfig
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.interfaces import Finish, FinishReason
 from gpt2cli.generation.requests import PreparedRequest, Request
 from gpt2cli.loading import LoadedModel
 from gpt2cli.terminal.notes import Notes
-from gpt2cli.terminal.progress import BatchProgress
+from gpt2cli.terminal.progress import Bar
 from gpt2cli.terminal.result import ResultWriter
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.batch.feeding import fed
@@ -136,16 +137,15 @@ def show(
     *,
     as_text: bool,
     quiet: bool = False,
-) -> BatchProgress:
-    """Show a sample and an error; return what was counted."""
+) -> BatchView:
+    """Show a sample and an error; return the view, which has counted them."""
     notes = Notes(quiet=quiet)
-    progress = BatchProgress(notes, total_bytes=None)
     with fed(b"") as descriptor:
         items = make_source(descriptor, tokenizer)
-        view = BatchView(model, output, notes, progress, items, as_text)
+        view = BatchView(model, items, output, notes, Bar(notes, None), as_text)
         for result in (finished("é", "\nb"), ERROR):
             view.show(result)
-    return progress
+    return view
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,14 @@ def test_each_result_is_written_and_counted(
     """What is wrong is a note of one line where the result cannot say it."""
     file = io.BytesIO()
     writer = ResultWriter(file, on_terminal=False)
-    progress = show(ascii_tokenizer, small_model, writer, as_text=as_text, quiet=quiet)
+    view = show(ascii_tokenizer, small_model, writer, as_text=as_text, quiet=quiet)
     lines = file.getvalue().decode().splitlines()
     texts = lines if as_text else [json.loads(line)["completion"] for line in lines]
     assert texts == ["é\\nb" if as_text else "é\nb", ""]
-    assert (progress.records, progress.errors, progress.tokens) == (2, 1, 2)
+    assert (view.records, view.errors, view.tokens) == (2, 1, 2)
     assert capsys.readouterr().err == told
+    rate = r" in \d+\.\d s \(\d+\.\d tokens/s\)"
+    assert re.fullmatch(f"2 records, 1 error among them, 2 tokens{rate}", view.summarise())
 
 
 def test_a_journal_is_told_of_each_result(
@@ -177,7 +179,10 @@ def test_a_journal_is_told_of_each_result(
 ) -> None:
     """Its record, its number among the samples, and whether it is an error."""
     with (tmp_path / "out").open("wb") as out, (tmp_path / "journal").open("wb") as journal:
-        show(ascii_tokenizer, small_model, Journal(out, journal), as_text=True)
+        before = Journal(out, journal, done=7, errors=2)
+        view = show(ascii_tokenizer, small_model, before, as_text=True)
+    done_before = "; 7 of the input were done before, 2 errors among them"
+    assert view.summarise().endswith(done_before)
     assert (tmp_path / "out").read_bytes() == "é\\nb\n\n".encode()
     lines = map(json.loads, (tmp_path / "journal").read_bytes().splitlines())
     assert [(index, sample, failed) for index, sample, *_, failed in lines] == [

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.batch.items import ItemSource
-from gpt2cli.batch.reader import InputReader
+from gpt2cli.batch.items import InputReader, ItemSource
 from gpt2cli.batch.results import BatchRun, Result
 from gpt2cli.errors import OutputError, PromptError
 from gpt2cli.generation.interfaces import Counts
