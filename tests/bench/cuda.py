@@ -1,79 +1,188 @@
-"""Checks and measures CUDA on a machine that may not reach the network. A table, and JSON.
+"""Checks and measures CUDA, for a GPU's first day: one command, unattended. A table, and JSON.
 
-    python tests/bench/cuda.py --output cuda.json [--wheels FOLDER] [--dry-run] [--seconds 300]
+    python -m tests.bench.cuda --output cuda.json [--dry-run] [--device cuda:0] [--seconds 300]
 
-One command, unattended: it installs the wheels in FOLDER (by default those beside this file) into
-a folder of its own, also a wheel that was cut into parts, and takes CUDA's libraries from NVIDIA's
-wheels or an installed torch. --dry-run executes every step on the CPU, with a small model.
-
-    python tests/bench/cuda.py --cut onnxruntime_gpu-….whl --part-megabytes 50
-    python tests/bench/cuda.py --stash /tmp/parts --wheels FOLDER
-
-The first cuts a wheel; the second only lays parts and wheels aside in a place that later calls
-keep, where not all of them can be carried at once: the last call names that place with --wheels.
+It needs no network: CUDA's libraries are those of NVIDIA's wheels, of an installed torch, or of the
+system. A wheel that is too large to be carried in one piece can be cut by `split -b 50M` and joined
+by `cat`. --dry-run executes every step on the CPU, with a small model.
 """
 
 import argparse
+import datetime
+import importlib.util
+import json
 import os
 import pathlib
-import shutil
+import platform
 import subprocess
 import sys
 import tempfile
-from typing import Final
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
 
-_ROOT: Final = pathlib.Path(__file__).resolve().parents[2]
-_MEGABYTE: Final = 1 << 20
+import numpy as np
+import onnxruntime
+
+from gpt2cli.engine.devices import Device, ask_driver, require_device
+from gpt2cli.engine.failures import preload_libraries
+from gpt2cli.engine.session import try_cuda
+from gpt2cli.errors import DeviceError
+from tests.bench.cuda_checks import Checks, Setup
+from tests.bench.cuda_rates import Rates
+from tests.checkpoints import GPT2_VOCAB_SIZE, CheckpointShape
+
+_SHAPE: Final = CheckpointShape(12, 12, 768, 1024, GPT2_VOCAB_SIZE, seed=124)  # 124M
+_SMALL_SHAPE: Final = CheckpointShape(2, 2, 64, 320, 1009, seed=7)  # of a dry run
+_PYTEST: Final = ("-m", "pytest", "-q", "-m", "gpu", "-rs", "tests/gpt2cli/engine")
+_MOST_SHOWN: Final = 2000  # characters of another program's output
+_FOUND: Final = "GPT2_BENCH_LIBRARIES_FOUND"
+
+Step = Callable[[], dict[str, Any]]
+
+
+class Run:
+    """The steps' results, as they come."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+        self.results: dict[str, dict[str, Any]] = {}
+
+    def do(self, name: str, step: Step) -> None:
+        """Run a step, show what it found, and keep it; an exception is a result too."""
+        if time.monotonic() > self._until:
+            self.results[name] = {"skipped": "no time is left"}
+            return
+        started = time.monotonic()
+        try:
+            found = step()
+        except Exception as error:  # whatever it is, the other steps can still tell something
+            found = {"error": f"{type(error).__name__}: {error}"}
+            found["traceback"] = traceback.format_exc()
+        found["seconds"] = round(time.monotonic() - started, 2)
+        self.results[name] = found
+        print(f"\n{name}")
+        for key, value in found.items():
+            print(f"  {key:42}{value}", flush=True)
+
+    @property
+    def failed(self) -> list[str]:
+        """The steps that could not be done, or found something wrong."""
+        return [
+            name
+            for name, found in self.results.items()
+            if "error" in found or "skipped" in found or found.get("right") is False
+        ]
+
+
+def find_library_folders() -> Iterator[pathlib.Path]:
+    """Yield folders that may hold CUDA's libraries: those of NVIDIA's wheels, and of torch."""
+    for entry in map(pathlib.Path, sys.path):
+        yield from sorted((entry / "nvidia").glob("*/lib"))
+    torch = importlib.util.find_spec("torch")
+    if torch is not None and torch.origin is not None:
+        yield pathlib.Path(torch.origin).parent / "lib"
+    yield from sorted(pathlib.Path("/usr/local").glob("cuda*/lib64"))
+
+
+def begin_again_with_libraries() -> None:
+    """Begin again where the loader looks into those folders: it reads its path at the start."""
+    if _FOUND in os.environ:
+        return
+    folders = [*map(str, find_library_folders()), os.environ.get("LD_LIBRARY_PATH", "")]
+    path = os.pathsep.join(filter(None, folders))
+    environment = {**os.environ, "LD_LIBRARY_PATH": path, _FOUND: "1"}
+    os.execve(
+        sys.executable, [sys.executable, "-m", "tests.bench.cuda", *sys.argv[1:]], environment
+    )
+
+
+def look_at_libraries() -> dict[str, Any]:
+    """Return which libraries are missing, and what the driver says."""
+    missing = list(preload_libraries().values())
+    return {"path": os.environ["LD_LIBRARY_PATH"], "missing": missing, "driver": repr(ask_driver())}
+
+
+def call_python(*arguments: str) -> dict[str, Any]:
+    """Run another program of ours with this interpreter; what it wrote is the result."""
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
+    shown = (done.stdout + done.stderr)[-_MOST_SHOWN:]
+    absent = "No module named" in shown  # of a program that is not installed there
+    return {"exit code": done.returncode, "output": shown, "right": absent or not done.returncode}
+
+
+def multiply(device: Device) -> dict[str, Any]:
+    """Let the device do what every start tries first."""
+    if device.kind == "cuda":
+        try_cuda(device)
+    return {"right": True}
+
+
+def describe_conditions(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the figures hold for."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "dry run": options.dry_run,
+        "device": options.device,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "onnxruntime": onnxruntime.__version__,
+        "numpy": np.__version__,
+        "model": "2 layers, 64 wide" if options.dry_run else "124M, random weights",
+    }
+
+
+def run_all(options: argparse.Namespace, work: pathlib.Path) -> Run:
+    """Run every step."""
+    run = Run(options.seconds)
+    device = require_device("cpu" if options.dry_run else options.device)
+    setup = Setup(device, work, _SMALL_SHAPE if options.dry_run else _SHAPE)
+    checks, rates = Checks(setup), Rates(setup)
+    run.do("libraries", look_at_libraries)
+    run.do("a product of two matrices", partial(multiply, device))
+    doctor = ("-m", "gpt2cli", "doctor", "--device", str(device), "--offline")
+    run.do("doctor", partial(call_python, *doctor))
+    run.do("export", setup.prepare)
+    for precision in setup.folders:
+        run.do(f"parity {precision}", partial(checks.check_parity, precision))
+        run.do(f"nodes {precision}", partial(checks.find_nodes, precision))
+    run.do("ragged batch", checks.check_ragged)
+    run.do("fork and move", checks.check_fork)
+    run.do("greedy", checks.compare_greedy)
+    for precision in setup.folders:
+        run.do(f"rates {precision}", partial(rates.measure, precision))
+        run.do(f"memory {precision}", partial(rates.measure_memory, precision))
+        run.do(f"divergence {precision}", partial(checks.sample_in_batches, precision))
+    run.do("too much memory", checks.ask_too_much)
+    run.do("tests marked gpu", partial(call_python, *_PYTEST))
+    return run
 
 
 def main() -> None:
-    """Prepare, then run the steps in an interpreter that sees what was installed."""
-    options = _parse()
-    sys.path.insert(0, str(_ROOT))
-    from tests.bench import cuda_wheels
-
-    if options.cut is not None:
-        for part in cuda_wheels.cut_wheel(options.cut, options.part_megabytes * _MEGABYTE):
-            print(part)
-        return
-    if options.stash is not None:
-        options.stash.mkdir(parents=True, exist_ok=True)
-        for path in [*options.wheels.glob("*.whl"), *options.wheels.glob("*.whl.part-*")]:
-            shutil.copy(path, options.stash)
-            print(f"laid aside {path.name}")
-        return
-    with tempfile.TemporaryDirectory() as work:
-        site = pathlib.Path(work) / "site"
-        for name in cuda_wheels.install_wheels(options.wheels, site):
-            print(f"installed {name}", file=sys.stderr)
-        command = [sys.executable, "-m", "tests.bench.cuda_run", "--work", work]
-        command += ["--output", str(options.output.resolve()), "--seconds", str(options.seconds)]
-        command += ["--device", options.device, *(["--dry-run"] if options.dry_run else [])]
-        paths = [str(site), str(_ROOT), os.environ.get("PYTHONPATH", "")]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-        # For the programs that the steps call too: what is installed here is not beside ours.
-        libraries = [str(folder) for folder in cuda_wheels.find_library_folders()]
-        libraries.append(os.environ.get("LD_LIBRARY_PATH", ""))
-        environment["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, libraries))
-        raise SystemExit(
-            subprocess.run(command, cwd=_ROOT, env=environment, check=False).returncode
-        )
-
-
-def _parse() -> argparse.Namespace:
+    """Run, and write the JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    here = pathlib.Path(__file__).resolve().parent
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("cuda.json"))
-    parser.add_argument("--wheels", type=pathlib.Path, default=here, metavar="FOLDER")
     parser.add_argument("--device", default="cuda", metavar="cuda[:N]")
     parser.add_argument("--seconds", type=float, default=300.0, help="after which no step begins")
     parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--stash", type=pathlib.Path, metavar="FOLDER")
-    parser.add_argument("--cut", type=pathlib.Path, metavar="WHEEL")
-    parser.add_argument("--part-megabytes", type=int, default=50)
-    return parser.parse_args()
+    options = parser.parse_args()
+    begin_again_with_libraries()
+    try:
+        with tempfile.TemporaryDirectory() as work:
+            run = run_all(options, pathlib.Path(work))
+    except DeviceError as error:
+        raise SystemExit(str(error)) from error
+    record = {"conditions": describe_conditions(options), "failed": run.failed}
+    record["steps"] = run.results
+    options.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(f"\nfailed: {', '.join(run.failed) or 'none'}")
+    raise SystemExit(1 if run.failed else 0)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,12 @@
 
 import json
 import pathlib
+import random
 import tempfile
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -12,14 +16,18 @@ from numpy.typing import NDArray
 
 from export.check import Expectation
 from export.config import read_config
+from export.convert import convert
 from export.errors import CheckError
 from export.folder_weights import FolderWeights
 from export.reference import Reference
 from export.storage import Precision
+from gpt2cli.engine.cache import DeviceCache
+from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
+from gpt2cli.engine.session import cache_dtype, open_session
 from gpt2cli.errors import DeviceFullError
-from gpt2cli.model_folder import ModelFolder
-from tests.bench.cuda_setup import Setup, emptied
+from gpt2cli.model_folder import read_model_folder
+from tests.checkpoints import CheckpointShape, write_checkpoint
 
 _TEXT: Final = 48  # ids of the text that is held against the oracle
 _ASKED: Final = (0, 1, 17, _TEXT - 1)
@@ -41,6 +49,55 @@ _ELEMENTS: Final = {
 Logits = NDArray[np.float32]
 
 
+class Setup:
+    """What the steps share: the device, a checkpoint with its model folders, engines and ids."""
+
+    def __init__(self, device: Device, work: pathlib.Path, shape: CheckpointShape) -> None:
+        self.device = device
+        self.limit = shape.n_positions
+        self.checkpoint = work / "checkpoint"
+        self.folders = {"fp32": work / "fp32", "fp16": work / "fp16"}  # by precision
+        self._shape = shape
+
+    def prepare(self) -> dict[str, Any]:
+        """Make the checkpoint, and export it."""
+        write_checkpoint(self.checkpoint, self._shape, tokenizer="filled")
+        found: dict[str, Any] = {}
+        for precision, folder in self.folders.items():
+            started = time.monotonic()
+            convert(self.checkpoint, folder, precision=Precision(precision))
+            found[f"export to {precision}, s"] = round(time.monotonic() - started, 2)
+        return found
+
+    def open_engine(self, precision: str, *, slots: int) -> Engine:
+        """Return an engine on the device; on the CPU with the kind of cache that a device has."""
+        folder = read_model_folder(self.folders[precision])
+        if self.device.kind != "cpu":
+            return Engine(folder, self.device, max_slots=slots)
+        element = cache_dtype(open_session(folder, self.device, 1))
+        cache = DeviceCache(folder.shape, self.device, rows=slots, element=element)
+        return Engine(folder, self.device, max_slots=slots, cache=cache)
+
+    def open_reference(self, *, slots: int) -> Engine:
+        """Return an engine on the CPU in fp32, which tests hold against the oracle."""
+        return Engine(read_model_folder(self.folders["fp32"]), Device("cpu"), max_slots=slots)
+
+    def draw_ids(self, seed: int, length: int) -> list[int]:
+        """Return seeded ids."""
+        draw = random.Random(seed)
+        return [draw.randrange(self._shape.vocab_size) for _ in range(length)]
+
+
+@contextmanager
+def emptied(engine: Engine) -> Iterator[Engine]:
+    """Free every slot at the end."""
+    try:
+        yield engine
+    finally:
+        while engine.lengths:
+            engine.free(len(engine.lengths) - 1)
+
+
 class Checks:
     """Each method is one step, and returns what it found."""
 
@@ -49,7 +106,7 @@ class Checks:
 
     def check_parity(self, precision: str) -> dict[str, Any]:
         """Hold prefill, prefill in pieces and decode against the NumPy oracle."""
-        folder = self._setup.folders[precision]
+        folder = read_model_folder(self._setup.folders[precision])
         config = read_config(self._setup.checkpoint)
         weights, text = FolderWeights(folder.graph_file), self._setup.draw_ids(1, _TEXT)
         oracle = Reference(config, weights, dtype=np.float32).logits(text, _ASKED)  # [K, V]
@@ -81,7 +138,7 @@ class Checks:
     def find_nodes(self, precision: str) -> dict[str, Any]:
         """Count the nodes of a step by provider; name those that are not on the device."""
         provider = self._setup.device.provider
-        nodes = _profile_step(self._setup.folders[precision], provider)
+        nodes = _profile_step(self._setup.folders[precision], self._setup.limit, provider)
         elsewhere = [node for node in nodes if node.get("provider") != provider]
         return {
             **Counter(node.get("provider", "?") for node in nodes),
@@ -181,18 +238,19 @@ class Checks:
         return {"told": told, "right": goes_on}
 
 
-def _profile_step(folder: ModelFolder, provider: str) -> list[dict[str, Any]]:
+def _profile_step(folder: pathlib.Path, limit: int, provider: str) -> list[dict[str, Any]]:
     """Run a step of one token; return each node as ONNX Runtime's own profile tells it."""
     options = onnxruntime.SessionOptions()
     options.enable_profiling = True
+    options.log_severity_level = 3  # it warns of each copied cache
     with tempfile.TemporaryDirectory() as work:
         options.profile_file_prefix = f"{work}/step"
         session = onnxruntime.InferenceSession(
-            str(folder.graph_file), options, providers=[provider, "CPUExecutionProvider"]
+            str(folder / "model.onnx"), options, providers=[provider]
         )
         feeds = {}
         for value in session.get_inputs():
-            axes = {"M": folder.shape.n_positions, "B": 1, "S": 1, "K": 1}
+            axes = {"M": limit, "B": 1, "S": 1, "K": 1}
             element = _ELEMENTS[value.type]
             feeds[value.name] = np.zeros([axes.get(axis, axis) for axis in value.shape], element)
         session.run(["logits"], feeds)
