@@ -241,7 +241,7 @@ def write_tokenizer(folder: pathlib.Path, vocab_size: int, *, kind: TokenizerKin
     if kind == "gpt2":
         _copy_gpt2_vocabulary(folder)
         return GPT2_VOCAB_SIZE - 1
-    alphabet = _gpt2_byte_alphabet()
+    alphabet = gpt2_byte_alphabet()
     merges: list[tuple[str, str]] = []
     if kind == "bytes":
         tokens = list(alphabet.values())[: vocab_size - 1]
@@ -263,7 +263,7 @@ def _copy_gpt2_vocabulary(folder: pathlib.Path) -> None:
     (folder / "merges.txt").write_bytes((data / "vocab.bpe").read_bytes())
 
 
-def _gpt2_byte_alphabet() -> dict[int, str]:
+def gpt2_byte_alphabet() -> dict[int, str]:
     """Return each byte's character in GPT-2's order, which is also its order of ids.
 
     From `bytes_to_unicode` in OpenAI's gpt-2/src/encoder.py: printable bytes stand for themselves
