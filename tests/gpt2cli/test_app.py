@@ -42,11 +42,6 @@ def test_a_known_failure_is_one_line_and_1_or_2(kind: type[Gpt2Error]) -> None:
     assert (result.stdout, result.stderr) == ("", "gpt2: error: a b␛[1m\n")
 
 
-def test_every_known_failure_has_been_tried() -> None:
-    """The tree has more than its root."""
-    assert {Gpt2Error, UsageError} < set(_KNOWN)
-
-
 def test_a_failure_of_the_system_is_one_line_with_its_file() -> None:
     """A full disk, wherever it is met."""
     result = run_and_raise(OSError(errno.ENOSPC, "No space left on device", "/x"))

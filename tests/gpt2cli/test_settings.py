@@ -39,13 +39,7 @@ def test_the_user_comes_before_the_model_and_the_model_before_what_is_built_in()
 
     assert settings.make(SamplingConfig) == SamplingConfig(temperature=0.5, top_p=0.9, min_p=0.1)
     assert settings.from_model == {"top_p": 0.9, "min_p": 0.1}
-
-
-@pytest.mark.parametrize("value", [0, 0.0])
-def test_a_zero_of_the_users_is_something_given(value: float) -> None:
-    """It is not taken for nothing."""
-    settings = give({"temperature": value}, own={"temperature": 0.7})
-    assert not settings.make(SamplingConfig).draws
+    assert not give({"temperature": 0}, own={"temperature": 0.7}).make(SamplingConfig).draws
 
 
 def test_each_configuration_takes_its_own_values() -> None:
@@ -79,20 +73,11 @@ def test_what_is_not_the_models_to_say_is_ignored(own: dict[str, Any]) -> None:
     "own",
     [
         {"temperature": -0.1},
-        {"temperature": float("nan")},
-        {"temperature": float("inf")},
         {"top_p": 1.5},
-        {"min_p": -1},
-        {"repetition_penalty": 0},
-        {"typical_p": 0},
-        {"top_k": -1},
+        {"max_new_tokens": -1},
+        {"min_new_tokens": True},
         {"temperature": "0.7"},
-        {"temperature": True},
-        {"temperature": [0.7]},
         {"top_k": 40.0},
-        {"top_k": 1.5},
-        {"top_k": False},
-        {"top_k": {}},
     ],
     ids=str,
 )
@@ -139,14 +124,6 @@ def test_limits_of_the_users_that_contradict_are_a_usage_error() -> None:
     for own in {}, {"max_new_tokens": 1000}, {"min_new_tokens": 1}:
         with pytest.raises(UsageError, match="min_new_tokens: expected at most"):
             give({"min_new_tokens": 9, "max_new_tokens": 5}, own=own).check()
-
-
-@pytest.mark.parametrize("value", [-1, 1.5, "9", True])
-def test_a_wrong_limit_of_the_models_is_too(value: Any) -> None:
-    """Limits as well as sampling."""
-    for name in "max_new_tokens", "min_new_tokens":
-        with pytest.raises(ModelError, match=f"{name}: expected"):
-            give(own={name: value})
 
 
 def test_a_wrong_value_does_not_matter_where_the_user_said_it() -> None:

@@ -82,20 +82,8 @@ def test_nothing_may_be_all_that_is_allowed(starter_folder: pathlib.Path) -> Non
 
 def test_a_ban_that_leaves_nothing_is_an_error_in_one_line(starter_folder: pathlib.Path) -> None:
     """Nothing is made that breaks either."""
-    line = error_line(
-        invoke(
-            "generate",
-            "x",
-            "-m",
-            starter_folder,
-            "--regex",
-            "b",
-            "--ban",
-            "b",
-            "--no-echo",
-            "--json",
-        )
-    )
+    options = ("--regex", "b", "--ban", "b", "--no-echo", "--json")
+    line = error_line(invoke("generate", "x", "-m", starter_folder, *options))
     assert line.startswith("every token is forbidden here; ask less of --ban, ")
 
 
@@ -139,16 +127,13 @@ def test_a_bad_constraint_is_wrong_usage(
     ],
     ids=["empty", "cut", "latin-1", "deep", "a list", "a wrong type", "not supported"],
 )
-@pytest.mark.parametrize("command", ["generate", "batch"])
 def test_what_is_wrong_with_a_schema_is_told_with_its_file(
-    starter_folder: pathlib.Path, tmp_path: pathlib.Path, command: str, content: bytes, told: str
+    starter_folder: pathlib.Path, tmp_path: pathlib.Path, content: bytes, told: str
 ) -> None:
     """Whether it is the file, its JSON, or what the schema says."""
     schema = tmp_path / "schema"
     schema.write_bytes(content)
-    (tmp_path / "in").write_text("x\n")
-    source = "x" if command == "generate" else tmp_path / "in"
-    result = invoke(command, source, "-m", starter_folder, "--json-schema", schema)
+    result = invoke("generate", "x", "-m", starter_folder, "--json-schema", schema)
     assert result.exit_code == 2
     assert error_line(result).startswith(f"--json-schema {schema}: {told}")
 

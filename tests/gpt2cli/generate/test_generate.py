@@ -10,6 +10,7 @@ import pytest
 from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
+TOLD = "gpt2: stopped at the model's limit of 33 tokens; --overflow slide goes on"
 LIMIT = 33  # n_positions of the small model; each z is a token
 
 
@@ -40,8 +41,8 @@ def run_json(model: pathlib.Path, *arguments: str) -> dict[str, Any]:
     return record
 
 
-@pytest.mark.parametrize("wanted", [0, 1, 2, 5])
-@pytest.mark.parametrize("length", [1, 2, LIMIT - 2, LIMIT - 1, LIMIT, LIMIT + 1, 3 * LIMIT])
+@pytest.mark.parametrize("wanted", [0, 1, 5])
+@pytest.mark.parametrize("length", [1, LIMIT - 1, LIMIT, LIMIT + 1, 3 * LIMIT])
 @pytest.mark.parametrize("overflow", ["stop", "slide", "error"])
 def test_every_length_around_the_limit_has_a_defined_result(
     small: pathlib.Path, overflow: str, length: int, wanted: int
@@ -71,11 +72,8 @@ def test_every_length_around_the_limit_has_a_defined_result(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], ["gpt2: stopped at the model's limit of 33 tokens; --overflow slide goes on"]),
-        (
-            ["-N", "3"],
-            ["gpt2: stopped at the model's limit of 33 tokens; --overflow slide goes on"],
-        ),
+        ([], [TOLD]),
+        (["-N", "3"], [TOLD]),
         (["-q"], []),
         (["--overflow", "slide", "-n", "40"], []),
         (["-n", "2"], []),
@@ -130,8 +128,7 @@ class TestStops:
         options = [word for stop in stops for word in ("--stop", stop)]
         return run(model, "Once upon", "--greedy", "-n", "60", "--no-echo", *options)[:-1]
 
-    @pytest.mark.parametrize("begin", [0, 1, 17, 40])
-    @pytest.mark.parametrize("length", [1, 2, 9])
+    @pytest.mark.parametrize(("begin", "length"), [(0, 9), (1, 1), (17, 2), (40, 9)])
     def test_the_completion_ends_before_the_stop(
         self, starter_folder: pathlib.Path, story: str, begin: int, length: int
     ) -> None:
@@ -169,13 +166,6 @@ class TestStops:
 
         assert first == whole.partition("\n")[0] + "\n"
 
-    def test_an_empty_stop_is_a_usage_error(self, small: pathlib.Path) -> None:
-        """It would end everything at once."""
-        result = invoke("generate", "-m", small, "a", "--stop", "")
-
-        assert result.exit_code == 2
-        assert "--stop" in error_line(result)
-
 
 class TestOutput:
     """Claims about --output."""
@@ -194,26 +184,15 @@ class TestOutput:
         assert file.stat().st_mode == plain.stat().st_mode
         assert {path.name for path in tmp_path.iterdir()} == {"plain", "out"}
 
-    @pytest.mark.parametrize(
-        ("name", "reason"),
-        [
-            ("missing/out", "No such file or directory"),
-            ("", "Is a directory"),
-            ("plain/out", "Not a directory"),
-            ("a" * 300, "File name too long"),
-        ],
-        ids=["missing", "folder", "below a file", "long"],
-    )
     def test_a_file_that_cannot_be_written_is_told_before_the_model_is_loaded(
-        self, tmp_path: pathlib.Path, name: str, reason: str
+        self, tmp_path: pathlib.Path
     ) -> None:
         """One line; the model that is named here does not exist."""
-        (tmp_path / "plain").touch()
-
-        result = invoke("generate", "-m", "/missing", "a", "-o", tmp_path / name)
+        result = invoke("generate", "-m", "/missing", "a", "-o", tmp_path / "missing" / "out")
 
         assert result.exit_code == 1
-        assert error_line(result) == f"cannot write {tmp_path / name}: {reason}"
+        told = f"cannot write {tmp_path / 'missing' / 'out'}: No such file or directory"
+        assert error_line(result) == told
 
     def test_a_name_as_long_as_names_can_be_is_fine(
         self, small: pathlib.Path, tmp_path: pathlib.Path
@@ -332,13 +311,6 @@ class TestPrompts:
     def test_a_prompt_may_begin_with_a_dash_after_two_dashes(self, small: pathlib.Path) -> None:
         """As in every program."""
         assert run(small, "-n", "0", "--", "--help") == "--help\n"
-
-    def test_two_prompts_are_a_usage_error(self, small: pathlib.Path) -> None:
-        """An argument and a file."""
-        result = invoke("generate", "-m", small, "a", "--file", "b")
-
-        assert result.exit_code == 2
-        assert "not both" in error_line(result)
 
 
 @pytest.mark.parametrize(

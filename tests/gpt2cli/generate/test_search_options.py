@@ -73,21 +73,6 @@ def test_a_search_prints_text_with_its_prompt(starter_folder: pathlib.Path) -> N
     assert (first[:4], separator, second[:4], end) == ("Once", "---", "Once", "")
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (["-N", "3"], "--samples: expected at most --beams, 2, found 3"),
-        (["--overflow", "slide"], "--overflow: expected stop or error with --beams, found slide"),
-    ],
-    ids=["samples", "slide"],
-)
-def test_what_a_search_cannot_do_is_a_usage_error(options: list[str], expected: str) -> None:
-    """Before any model is looked for."""
-    result = invoke("generate", "x", "-m", "/missing", "--beams", "2", *options)
-    assert result.exit_code == 2
-    assert error_line(result) == expected
-
-
 def test_a_search_that_met_the_models_limit_is_told_no_way_on(small: pathlib.Path) -> None:
     """It cannot slide."""
     result = invoke("generate", "z", "-m", small, "--beams", "2", "--ignore-eos")

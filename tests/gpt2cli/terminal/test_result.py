@@ -56,6 +56,7 @@ def shown(prompt: str, text: str) -> str:
 def test_a_terminal_gets_the_prompt_in_bold_and_all_of_it_safe() -> None:
     """An escape sequence of the model's own is shown, not sent."""
     assert shown("a\x1b", "b\x1b[1m\r") == "\x1b[1ma␛\x1b[22mb␛[1m␍"
+    assert shown("", "b") == "b"
 
 
 def test_what_a_file_takes_only_in_part_is_written_to_the_end() -> None:
@@ -67,24 +68,15 @@ def test_what_a_file_takes_only_in_part_is_written_to_the_end() -> None:
     assert file.getvalue() == b"twelve bytes"
 
 
-def test_an_empty_prompt_is_nothing_in_bold() -> None:
-    """No empty escape sequence is sent."""
-    assert shown("", "b") == "b"
-
-
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_bold_can_be_unwanted_and_text_stays_safe(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     """By https://no-color.org, or by a terminal that knows nothing."""
+    monkeypatch.setenv("NO_COLOR", "")  # says nothing
+    assert shown("a", "b") == "\x1b[1ma\x1b[22mb"
     monkeypatch.setenv(name, value)
     assert shown("a\x1b", "b\x1b") == "a␛b␛"
-
-
-def test_an_empty_no_color_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As https://no-color.org has it."""
-    monkeypatch.setenv("NO_COLOR", "")
-    assert shown("a", "b") == "\x1b[1ma\x1b[22mb"
 
 
 def test_elsewhere_bytes_are_untouched() -> None:
@@ -159,21 +151,16 @@ def test_a_file_that_was_not_finished_is_as_it_was(
 ) -> None:
     """Whatever ended it; nothing is left beside it."""
     path = tmp_path / "out"
+    with pytest.raises(error), open_result(path):
+        raise error
+    assert list(tmp_path.iterdir()) == []
+
     path.write_text("old")
     with pytest.raises(error), open_result(path) as writer:
         writer.write("new")
         raise error
-
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_file_that_was_not_finished_does_not_appear(tmp_path: pathlib.Path) -> None:
-    """Where there was none."""
-    with pytest.raises(KeyboardInterrupt), open_result(tmp_path / "out"):
-        raise KeyboardInterrupt
-
-    assert list(tmp_path.iterdir()) == []
 
 
 @posix
@@ -270,3 +257,42 @@ def test_a_result_file_that_ctrl_c_cuts_short_may_be_kept(
     assert file.read_text() == "part"
     assert capsys.readouterr().err == f"gpt2: interrupted; what was made until then is in {file}\n"
     assert list(tmp_path.iterdir()) == [file]
+
+
+class _Stdout(io.TextIOWrapper):
+    """A stdout that is, or is not, a terminal."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        self.written = io.BytesIO()
+        self._terminal = terminal
+        super().__init__(self.written)
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+@pytest.mark.parametrize(
+    ("data", "piped", "shown"),
+    [
+        (b"", b"", ""),
+        (b"a\n", b"a\n", "a\n"),
+        (b"\xe6\x97\x1b", b"\xe6\x97\x1b", "�␛\n"),
+    ],
+)
+def test_a_pipe_gets_the_bytes_and_a_terminal_whole_safe_lines(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, piped: bytes, shown: str
+) -> None:
+    """The shell's prompt then begins a line of its own."""
+    for terminal, expected in ((False, piped), (True, shown.encode())):
+        stdout = _Stdout(terminal=terminal)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        with open_result(None) as writer:
+            writer.write_bytes(data)
+        assert stdout.written.getvalue() == expected
+
+
+def test_a_closed_stdout_is_a_known_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for every result."""
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(OutputError, match="stdout is closed"):
+        open_result(None)
