@@ -410,10 +410,3 @@ def test_a_take_passes_over_one_blank_line_at_most(tokenizer: Tokenizer) -> None
         while source.bytes_taken < 1:
             assert source.take(wait=True) is None
         assert source.bytes_taken == 1
-
-
-def test_blank_lines_of_text_are_empty_prompts(tokenizer: Tokenizer) -> None:
-    """As many results as lines."""
-    with fed(b"a\n\n \n") as descriptor:
-        items = take_all(make_source(descriptor, tokenizer, jsonl=False))
-    assert [item.prompt for item in items] == ["a", "", " "]

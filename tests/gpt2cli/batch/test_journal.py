@@ -27,13 +27,11 @@ ENTRY = b'[2, 0, "aaaabbbbccccdddd", "c67c199595622dfb", true]\n'
     ("records", "error"),
     [
         (RECORDS.replace(b'"b"', b'"B"', 1), "record 2 of the input is not the one of before"),
-        (RECORDS.replace(b"{bad", b"{BAD"), "record 0 of the input is not the one of before"),
-        (RECORDS + b" ", "record 5 of the input is not the one of before"),
         (b"{}\n" + RECORDS, "record 0 of the input is not the one of before"),
         (RECORDS[: RECORDS.rindex(b"\n")], "the input has 5 records, more were begun before"),
         (b"", "the input has 0 records, more were begun before"),
     ],
-    ids=["changed", "changed error", "changed last", "inserted", "shortened", "empty"],
+    ids=["changed", "inserted", "shortened", "empty"],
 )
 def test_another_input_is_refused(job: Job, records: bytes, error: str) -> None:
     """The files stay as they are."""
@@ -51,18 +49,10 @@ def test_another_input_is_refused(job: Job, records: bytes, error: str) -> None:
         ({"options": {**HEADER["options"], "new": 1}}, "new null, now it is 1;"),
         ({"options": {"top_k": 5}}, r'stop ["é", "\n"], now it is null;'),
         ({"seed": 8}, "seed 7, now it is 8;"),
-        ({"model": "other"}, 'model "small", now it is "other";'),
         ({"revision": "abc"}, 'revision null, now it is "abc";'),
-        ({"source": {**HEADER["source"], "path": "/b"}}, 'source path "/a", now it is "/b";'),
         ({"source": {"path": "/a"}}, "source files config.json [1, 2], now it is null;"),
         ({"generation_config": {}}, "generation_config temperature 0.7, now it is null;"),
-        ({"precision": "fp16"}, 'precision "fp32", now it is "fp16";'),
-        ({"device": "cuda:0"}, 'device "cpu", now it is "cuda:0";'),
         ({"versions": {**HEADER["versions"], "gpt2": "2"}}, 'gpt2 "0.1.0", now it is "2";'),
-        (
-            {"versions": {**HEADER["versions"], "onnxruntime": "2"}},
-            'onnxruntime "1.31.1", now it is "2";',
-        ),
     ],
     ids=lambda value: value.split()[0] if isinstance(value, str) else "",
 )
@@ -95,11 +85,8 @@ def test_a_version_with_other_options_is_told_by_its_version(job: Job) -> None:
         b"",
         b"no JSON",
         b"[]",
-        b"3",
         b"{}",
-        b"\xff\xfe",
         b'{"options": 3, "versions": {}, "seed": 1}',
-        b'{"options": {}, "versions": [], "seed": 1}',
         b'{"options": {}, "versions": {}, "seed": "1"}',
         b'{"options": {}, "versions": {}, "seed": true}',
         b"[" * 100_000,
@@ -119,13 +106,10 @@ def test_a_damaged_header_is_refused(job: Job, line: bytes) -> None:
     [
         b"",
         b"null",
-        b'"0123456789abcdef"',
         b"\xff",
-        b"[]",
         b"[" * 100_000,
         b'[2, 0, "0123456789abcdef", "0123456789abcdef"]',
         b'[2, 0, "0123456789abcdef", "0123456789abcdef", 0]',
-        b'{"number": 2}',
     ],
     ids=lambda line: repr(line[:50]),
 )

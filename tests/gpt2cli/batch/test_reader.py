@@ -79,25 +79,6 @@ def test_a_record_is_there_before_the_next_one_is_written() -> None:
         assert read_all(reader) == []
 
 
-def test_a_silent_input_blocks_nobody() -> None:
-    """With and without `wait` there is an answer; half a record is none."""
-    with feeding(b"half") as feed:
-        reader = InputReader(feed.reader)
-        assert reader.take(wait=False) is None
-        assert reader.take(wait=True) is None
-        assert not reader.ended
-        feed.end()
-        assert read_all(reader) == [b"half"]
-
-
-def test_after_the_end_there_is_nothing() -> None:
-    """However often it is asked, at once."""
-    with fed(b"a\n") as descriptor:
-        reader = InputReader(descriptor)
-        read_all(reader)
-        assert (reader.take(wait=True), reader.take(wait=False), reader.ended) == (None, None, True)
-
-
 def test_only_a_bounded_number_is_read_ahead(tmp_path: pathlib.Path) -> None:
     """Of 100,000 lines that nobody takes most stay in the file."""
     path = tmp_path / "lines"

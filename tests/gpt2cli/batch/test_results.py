@@ -169,13 +169,6 @@ def test_any_batch_gives_what_one_slot_gives(
     ]
 
 
-def test_no_input_gives_no_result(tokenizer: Tokenizer) -> None:
-    """And no call of the engine."""
-    harness = Harness(tokenizer, [], scattering(2))
-    harness.run()
-    assert (harness.results, harness.engine.calls) == ([], [])
-
-
 def test_a_result_is_handed_on_before_the_next_record_comes(tokenizer: Tokenizer) -> None:
     """Each record comes only when the result before it has been taken."""
 
@@ -274,13 +267,6 @@ def test_options_that_leave_nothing_to_choose_are_the_records_own_error(
 
 
 # Prefills
-
-
-def test_the_samples_of_a_record_share_one_prefill(tokenizer: Tokenizer) -> None:
-    """Five samples in two slots."""
-    harness = Harness(tokenizer, [{"prompt": "abc", "samples": 5}], scattering(2))
-    harness.run()
-    assert harness.engine.count("extend") == 1
 
 
 def test_equal_prompts_that_meet_share_one_prefill(tokenizer: Tokenizer) -> None:

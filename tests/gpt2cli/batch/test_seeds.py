@@ -9,28 +9,7 @@ import pytest
 from tests.gpt2cli.batch.batches import Record, run, write
 from tests.gpt2cli.runner import invoke
 
-WORDS = [
-    "Once",
-    "upon",
-    "a",
-    "time",
-    "there",
-    "was",
-    "an",
-    "old",
-    "man",
-    "by",
-    "the",
-    "sea",
-    "who",
-    "had",
-    "a",
-    "little",
-    "dog",
-    "and",
-    "a",
-    "boat",
-]
+WORDS = ["The", "old", "man", "and", "a", "dog"] * 4
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +59,13 @@ def test_a_record_is_the_same_in_any_batch_in_any_order(
     assert run_shuffled(starter_folder, tmp_path, seeded, *options) == alone
 
 
-@pytest.mark.parametrize("number", [0, 5, 17])
+@pytest.mark.parametrize(
+    "number",
+    [
+        0,
+        17,
+    ],
+)
 def test_generate_gives_a_record_by_its_seed(
     starter_folder: pathlib.Path, seeded: Sequence[Record], alone: dict[int, str], number: int
 ) -> None:
@@ -119,16 +104,3 @@ def test_a_record_with_a_seed_never_changes_beside_records_without(
         records = run(starter_folder, file, "--seed", run_seed, "-n", 12)
         found |= {record["completion"] for record in records if record.get("id") == "mine"}
     assert len(found) == 1
-
-
-def test_greedy_prompts_of_1_to_40_tokens_are_the_same_side_by_side(
-    starter_folder: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-    """Batch size 1 against 16: no padding, no neighbour changes a bit."""
-    file = tmp_path / "lines"
-    file.write_text("".join(f"The{' old' * i}\n" for i in range(40)))
-    options = ("--greedy", "-n", 6)
-    one_by_one = run(starter_folder, file, *options, "--batch-size", 1)
-    assert [record["prompt_tokens"] for record in one_by_one] == list(range(1, 41))
-    together = run(starter_folder, file, *options, "--batch-size", 16)
-    assert [r["completion"] for r in together] == [r["completion"] for r in one_by_one]

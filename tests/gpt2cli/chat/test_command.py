@@ -63,12 +63,6 @@ def test_without_any_message_no_model_is_needed(chat: Chat, tmp_path: pathlib.Pa
     assert not session.exists()
 
 
-def test_a_script_of_empty_lines_says_nothing(chat: Chat) -> None:
-    """As if nothing had been typed."""
-    result = chat("\n \n\n")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
-
-
 def test_the_same_script_and_seed_give_the_same_replies(chat: Chat) -> None:
     """Without a seed each run is another; the records tell the seeds."""
     first, again = (records(chat(SCRIPT, "--json", "--seed", "5")) for _ in range(2))
@@ -78,15 +72,6 @@ def test_the_same_script_and_seed_give_the_same_replies(chat: Chat) -> None:
     other = records(chat(SCRIPT, "--json"))
     assert [r["completion"] for r in other] != [r["completion"] for r in first]
     assert len({record["seed"] for record in other}) == 3
-
-
-def test_a_run_without_a_seed_can_be_had_again_by_its_records(chat: Chat) -> None:
-    """Each turn's own seed, set before it."""
-    first = records(chat(SCRIPT, "--json"))
-    lines = SCRIPT.splitlines()
-    script = "\n".join(f"/set seed {r['seed']}\n{lines[r['index']]}" for r in first)
-
-    assert records(chat(script, "--json")) == first
 
 
 def test_the_seed_that_was_told_gives_a_reply_back(chat: Chat) -> None:
@@ -110,18 +95,6 @@ def test_text_and_records_say_the_same(chat: Chat) -> None:
     assert [record["index"] for record in made] == [0, 1, 2]
     generated = invoke("generate", "-m", made[0]["model"], "-n", "1", "--json", "x")
     assert list(made[0]) == list(json.loads(generated.stdout))
-
-
-def test_undone_and_edited_turns_leave_no_trace(chat: Chat) -> None:
-    """With a seed: what was tried in between, drawn anew or taken back, changes nothing."""
-    one, two, three = SCRIPT.splitlines()
-    detour = "\n".join(
-        [f"{one} No!", "/undo", one, "What do you eat?", "/regen", "/undo", two, "/regen", three]
-    )
-    straight = records(chat(SCRIPT, "--seed", "5", "--json"))
-    others = records(chat(detour, "--seed", "5", "--json"))
-
-    assert [others[1], others[5], others[6]] == straight
 
 
 def test_what_comes_to_nothing_makes_the_exit_code_1_and_the_rest_goes_on(chat: Chat) -> None:
@@ -160,36 +133,13 @@ def test_the_model_chooses_the_template_unless_the_user_does(
     assert seen in result.stderr
 
 
-def test_a_turn_prefills_only_its_own_tokens(chat: Chat) -> None:
-    """Also the twentieth: --stats tells how many."""
-    result = chat("Hi\n" * 20, "-n", "2", "--stats", "--seed", "1")
-
-    counts = [
-        int(line.split()[1]) for line in result.stderr.splitlines() if line.startswith("prefill")
-    ]
-    assert len(counts) == 20
-    assert max(counts[1:]) <= counts[0] + 3  # a newline, and what the reply before has left
-
-
-def test_statistics_and_notes_leave_stdout_alone(chat: Chat) -> None:
-    """Each on stderr; quiet keeps what was asked for."""
-    result = chat("Hi\n", "--stats", "--quiet", "--seed", "3")
-
-    assert "seed 3" in result.stderr.splitlines()
-    assert result.stdout == chat("Hi\n", "--seed", "3").stdout
-
-
 @pytest.mark.parametrize(
     "options",
     [
         ["--top-p", "2"],
-        ["--seed", "-1"],
         ["--template", "x"],
-        ["--user-name", ""],
         ["--bot-name", "User"],
         ["--user-name", r"a\nb"],
-        ["--stop", ""],
-        ["--min-new-tokens", "9"],
     ],
 )
 def test_a_wrong_option_is_told_before_anything_is_read(chat: Chat, options: list[str]) -> None:

@@ -1,11 +1,23 @@
-"""Claims about what was said, and the names of the two who speak."""
+"""Claims about what was said, the names of the two who speak, and their file on disk."""
 
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from gpt2cli.chat.conversation import Conversation, Turn
-from gpt2cli.errors import UsageError
+from gpt2cli.chat.conversation import (
+    Conversation,
+    SessionFile,
+    Turn,
+    read_conversation,
+    write_conversation,
+)
+from gpt2cli.errors import ConversationError, UsageError
 from gpt2cli.generation.interfaces import FinishReason
 
 
@@ -24,12 +36,6 @@ def test_a_name_is_some_text_on_one_line(whose: str, name: str) -> None:
         Conversation(**names)
 
 
-@pytest.mark.parametrize("name", ["Ann Lee", "User 2", "🦊", "a:b", "[bold]"])
-def test_any_other_name_will_do(name: str) -> None:
-    """With spaces, signs and whatever a model may know."""
-    assert Conversation(user_name=name).user_name == name
-
-
 def test_the_two_have_different_names() -> None:
     """Else a reply would end where the bot goes on."""
     with pytest.raises(UsageError, match="bot_name: expected another name than 'Ann'"):
@@ -46,7 +52,259 @@ def test_what_the_model_sees_is_told_by_the_last_turn() -> None:
     assert before.take_back().take_back() == Conversation(system="s")
 
 
-def test_forgetting_leaves_the_names_and_the_system_text() -> None:
-    """As /reset promises."""
-    bare = Conversation(user_name="Ann", bot_name="Fox", system="A wood.")
-    assert bare.add(turn("a")).forget() == bare
+posix = pytest.mark.skipif(sys.platform == "win32", reason="links, modes and limits of POSIX")
+
+TALK = Conversation(
+    user_name="Ann",
+    bot_name="Fuchs 🦊",
+    system='A wood,\n"deep".',
+    turns=(
+        Turn("Hi\nthere", "Yes?\x1b[31m", FinishReason.STOP, 2**53 - 1),
+        Turn("/help", "", FinishReason.INTERRUPTED, 0),
+        Turn("Bye", "[/red] \ufffd", FinishReason.LENGTH, 7, first=2),
+    ),
+)
+
+
+def write(path: pathlib.Path, conversation: Conversation = TALK) -> bytes:
+    """Write a conversation."""
+    return write_conversation(path, conversation, model="m")
+
+
+def test_what_was_written_is_read(tmp_path: pathlib.Path) -> None:
+    """Every character, and what the model no longer sees."""
+    path = tmp_path / "talk.json"
+
+    assert write(path) == path.read_bytes()
+    assert read_conversation(path) == TALK
+
+
+def test_ids_are_not_written(tmp_path: pathlib.Path) -> None:
+    """They mean nothing to another model."""
+    turn = Turn("a", "b", FinishReason.STOP, 0, reply_ids=(1, 2))
+    write(tmp_path / "talk.json", Conversation(turns=(turn,)))
+
+    [read] = read_conversation(tmp_path / "talk.json").turns
+    assert (read.reply, read.reply_ids) == ("b", None)
+
+
+def test_the_file_can_be_read_by_people(tmp_path: pathlib.Path) -> None:
+    """UTF-8 as it is, and who spoke."""
+    write(tmp_path / "talk.json")
+    text = (tmp_path / "talk.json").read_text(encoding="utf-8")
+
+    assert "Fuchs 🦊" in text
+    assert json.loads(text)["model"] == "m"
+
+
+def spoilt(**changes: Any) -> str:
+    """Return a saved conversation with other fields; those of `turn` are the last turn's."""
+    turn = {"message": "a", "reply": "b", "finish_reason": "stop", "seed": 1, "first": 0}
+    value = {"gpt2_chat": 1, "model": "m", "user_name": "A", "bot_name": "B", "system": ""}
+    value["turns"] = [dict(turn), turn | changes.pop("turn", {})]
+    return json.dumps({k: v for k, v in (value | changes).items() if v is not ...})
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ("", "it is empty"),
+        ("{", "it is not JSON: "),
+        (b"\xff\xfe\xff", "it is UTF-16"),
+        ("[]", 'there is no "gpt2_chat"'),
+        (spoilt(gpt2_chat=2), "version 2, known is 1"),
+        (spoilt(gpt2_chat="x" * 999), r'version "x+…, known is 1'),
+        (spoilt(turns=...), "expected a list as turns, found null"),
+        (spoilt(turns={"a": 1}), "expected a list as turns"),
+        (spoilt(turns=["ab"]), "expected an object as turn"),
+        (spoilt(user_name=...), "expected a text as user_name, found null"),
+        (spoilt(user_name="B"), "bot_name: expected another name"),
+        (spoilt(system="\ud800"), "it has half of a surrogate pair"),
+        (spoilt(turn={"reply": ["x" * 99_999]}), "expected a text as reply"),
+        (spoilt(turn={"seed": True}), "expected a whole number as seed, found true"),
+        (spoilt(turn={"seed": 1.0}), "expected a whole number as seed"),
+        (spoilt(turn={"seed": 10**300}), "seed: expected a whole number 0 to 2"),
+        (spoilt(turn={"first": 2}), "expected a number 0 to 1 as first, found 2"),
+        (spoilt(turn={"finish_reason": "x" * 999}), "there is no finish_reason"),
+        ('{"gpt2_chat": ' + "1" * 5000 + "}", "it has a number of 5000 digits"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"gpt2_chat": 1, "turns": ' + "[" * 900 + "]" * 900 + "}", "as turn, found|deeply"),
+    ],
+)
+def test_anything_else_is_an_error_that_says_why(
+    tmp_path: pathlib.Path, data: str | bytes, reason: str
+) -> None:
+    """In a line of bearable length that names the file."""
+    path = tmp_path / "talk.json"
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+    with pytest.raises(ConversationError, match=reason) as caught:
+        read_conversation(path)
+
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < len(str(path)) + 400
+
+
+def test_the_turns_see_ever_later_ones(tmp_path: pathlib.Path) -> None:
+    """What has gone does not come again."""
+    turns = json.loads(spoilt())["turns"]
+    turns += [turns[0] | {"first": 1}, turns[0]]
+    (tmp_path / "talk.json").write_text(spoilt(turns=turns))
+
+    with pytest.raises(ConversationError, match="expected a number 1 to 3 as first, found 0"):
+        read_conversation(tmp_path / "talk.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("missing", "there is no such file"),
+        (".", "is a directory"),
+        ("plain/x", "Not a directory"),
+        ("a" * 300, "File name too long"),
+        ("fifo", "is no regular file"),
+    ],
+)
+@posix
+def test_what_cannot_be_read_is_an_error_that_names_it(
+    tmp_path: pathlib.Path, name: str, reason: str
+) -> None:
+    """A pipe is not waited for."""
+    (tmp_path / "plain").touch()
+    os.mkfifo(tmp_path / "fifo")
+
+    with pytest.raises(ConversationError, match=f" {reason}|{reason}$"):
+        read_conversation(tmp_path / name)
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Let no file grow beyond a size in the block."""
+    import resource  # not there on Windows
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@posix
+@pytest.mark.parametrize("turns", [1, 2000])
+def test_a_disk_that_is_full_leaves_the_file_as_it_was(tmp_path: pathlib.Path, turns: int) -> None:
+    """Whether that is met in writing or in closing."""
+    path = tmp_path / "talk.json"
+    before = write(path)
+
+    with full_disk(100), pytest.raises(ConversationError, match=r"cannot write .*File too large"):
+        write(path, Conversation(turns=TALK.turns[:1] * turns))
+
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["missing/talk", "plain/talk", "a" * 300])
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path: pathlib.Path, name: str) -> None:
+    """It names the place."""
+    (tmp_path / "plain").touch()
+
+    with pytest.raises(ConversationError, match="cannot write"):
+        write(tmp_path / name)
+
+
+class TestSession:
+    """Claims about the file that holds a conversation as it goes on."""
+
+    @pytest.fixture
+    def path(self, tmp_path: pathlib.Path) -> pathlib.Path:
+        """Return where it is to be."""
+        return tmp_path / "session.json"
+
+    @staticmethod
+    def open(path: pathlib.Path) -> SessionFile:
+        """Begin to use the file."""
+        return SessionFile(path, model="m")
+
+    def test_it_is_written_again_and_again(self, path: pathlib.Path) -> None:
+        """By the same process, and by the next one that has read it."""
+        session = self.open(path)
+        assert session.read() is None
+        session.write(Conversation())
+        session.write(TALK)
+
+        later = self.open(path)
+        assert later.read() == TALK
+        later.write(TALK.take_back())
+        assert read_conversation(path) == TALK.take_back()
+
+    @pytest.mark.parametrize("foreign", [b"", b"else", None])
+    def test_what_somebody_else_has_done_to_it_stays(
+        self, path: pathlib.Path, foreign: bytes | None
+    ) -> None:
+        """Written, emptied or removed; at every later turn too."""
+        session = self.open(path)
+        session.write(TALK)
+        path.unlink()
+        if foreign is not None:
+            path.write_bytes(foreign)
+
+        for _ in range(2):
+            with pytest.raises(ConversationError, match=r"was changed .* /save FILE keeps"):
+                session.write(TALK)
+        assert (path.read_bytes() if path.exists() else None) == foreign
+
+    def test_the_second_to_begin_it_loses(self, path: pathlib.Path) -> None:
+        """Neither had found a file."""
+        first, second = self.open(path), self.open(path)
+        assert (first.read(), second.read()) == (None, None)
+        first.write(TALK)
+
+        with pytest.raises(ConversationError, match="was changed by another process"):
+            second.write(Conversation())
+        assert read_conversation(path) == TALK
+
+    @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="names by /proc")
+    def test_each_turn_is_flushed_and_its_name_now_and_then(
+        self, path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So what a power cut leaves is whole; that of a turn before, if it comes at once."""
+        flushed: list[str] = []
+
+        def sync(descriptor: int) -> None:
+            name = pathlib.Path(f"/proc/self/fd/{descriptor}").readlink().name
+            flushed.append("name" if name == path.parent.name else "file")
+
+        monkeypatch.setattr(os, "fsync", sync)
+        times = iter([0.0, 0.0, 1.0, 4.9, 5.0, 6.0])
+        session = SessionFile(path, model="m", clock=lambda: next(times))
+        for _ in range(5):
+            session.write(TALK)
+        assert flushed == ["file", "name", "file", "file", "file", "name", "file"]
+
+    def test_a_file_that_could_not_be_read_is_never_written(self, path: pathlib.Path) -> None:
+        """Whatever is done after the error that tells it."""
+        path.write_text("precious")
+        session = self.open(path)
+        with pytest.raises(ConversationError, match="is no saved conversation"):
+            session.read()
+        with pytest.raises(ConversationError, match="is left alone"):
+            session.write(TALK)
+        assert path.read_text() == "precious"
+
+    @posix
+    def test_a_link_stays_one_and_modes_are_kept(
+        self, path: pathlib.Path, tmp_path: pathlib.Path
+    ) -> None:
+        """Also where the file it names is not there yet."""
+        path.symlink_to("real.json")
+        session = self.open(path)
+        assert session.read() is None
+        session.write(Conversation())
+        (tmp_path / "real.json").chmod(0o600)
+        session.write(TALK)
+
+        assert path.is_symlink()
+        assert (tmp_path / "real.json").stat().st_mode & 0o777 == 0o600
+        assert read_conversation(tmp_path / "real.json") == TALK

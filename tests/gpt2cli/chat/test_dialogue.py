@@ -98,12 +98,6 @@ def test_what_comes_to_nothing_is_told_with_its_line_and_the_rest_goes_on(
     assert "311 tokens, the model takes 200" in lines[2]
 
 
-def test_a_person_is_not_told_of_lines(ascii_tokenizer: Tokenizer, capsys: Capture) -> None:
-    """They see it."""
-    open_session(ascii_tokenizer, on_terminal=True).run("/undo")
-    assert capsys.readouterr().err == "gpt2: error: nothing has been said yet\n"
-
-
 def test_a_model_that_fails_is_told_and_the_chat_goes_on(
     ascii_tokenizer: Tokenizer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
