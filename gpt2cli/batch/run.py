@@ -126,7 +126,7 @@ def _open_batch(source: _Input, settings: Settings, io: InputOutput, notes: Note
         shape=model.engine.shape,
         run_seed=seed,
         jsonl=jsonl,
-        most_beams=model.engine.most_slots,
+        most_beams=model.engine.slot_limit,
     )
     reader = InputReader(source.descriptor, terminator=b"\0" if io.null else b"\n")
     items = ItemSource(reader, parser)

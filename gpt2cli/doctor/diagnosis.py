@@ -98,9 +98,6 @@ def diagnose(
 
     `folders`: models of the user's own, beside those in the cache. `spell`: how the command line
     writes an option.
-
-    Raises:
-        UsageError: if `asked` is no device.
     """
     listener.stage("looking at versions and libraries")
     versions = find_versions(_PACKAGES)

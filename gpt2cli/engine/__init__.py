@@ -7,10 +7,8 @@ from gpt2cli.machine import ONE_RUNTIME_PIP
 def _require_runtime() -> None:
     """Check that ONNX Runtime can be imported, before a module here needs it.
 
-    Raises:
-        PackageError: if it is not installed, or damaged: of two packages that share a folder,
-            `pip uninstall` of one takes files of the other away, and an empty module remains.
-        ImportError: if memory does not hold it.
+    It may be damaged: of two packages that share a folder, `pip uninstall` of one takes files of
+    the other away, and an empty module remains.
     """
     try:
         import onnxruntime

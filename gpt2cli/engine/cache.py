@@ -64,9 +64,6 @@ class HostCache:
         A cache four times too long is shrunk, since masked positions cost time. Rows that nothing
         needs any more are given back when there is a new cache anyway. Where it is cut short, by
         Ctrl-C or a full memory, what was stored stays, and the next call ends it.
-
-        Raises:
-            MemoryError: if the memory is full.
         """
         assert length <= self._shape.n_positions
         capacity = min(max(_SMALLEST_CAPACITY, _double_up(length)), self._shape.n_positions)
@@ -108,12 +105,7 @@ class DeviceCache:
     def __init__(
         self, shape: ModelShape, device: Device, *, rows: int, element: np.dtype[Any] = _FLOAT32
     ) -> None:
-        """Take the memory for all rows at once.
-
-        Raises:
-            DeviceFullError: if they do not fit.
-            DeviceError: if the device cannot do it.
-        """
+        """Take the memory for all rows at once."""
         self.rows = rows
         self.capacity = shape.n_positions
         self._names = _cache_names(shape)

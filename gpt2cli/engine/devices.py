@@ -83,10 +83,6 @@ def find_device(
     """Return where a model runs for `auto`, `cpu`, `cuda` or `cuda:N`.
 
     That the driver has a device does not say yet that it can run anything: `attempt` tries.
-
-    Raises:
-        UsageError: if `asked` is none of these.
-        DeviceError: if CUDA was asked for and cannot be used; with the reason.
     """
     if asked != AUTO:
         device = require_device(asked, ask=ask)
@@ -104,12 +100,7 @@ def find_device(
 
 
 def require_device(asked: str, *, ask: Callable[[], Driver] = ask_driver) -> Device:
-    """Return the device for `cpu`, `cuda` or `cuda:N`, if the driver has it.
-
-    Raises:
-        UsageError: if `asked` is none of these.
-        DeviceError: if CUDA was asked for and no such device answers.
-    """
+    """Return the device for `cpu`, `cuda` or `cuda:N`, if the driver has it."""
     match = re.fullmatch(r"cpu|cuda(?::(\d+))?", asked)
     if match is None:
         raise UsageError(option="device", expected="auto, cpu, cuda or cuda:N", found=repr(asked))

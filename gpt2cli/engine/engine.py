@@ -33,13 +33,7 @@ class Engine:
         threads: int | None = None,
         cache: HostCache | DeviceCache | None = None,
     ) -> None:
-        """Load the graph; `cache` stands in for the device's own kind of cache in tests.
-
-        Raises:
-            ModelError: if the graph cannot be loaded.
-            DeviceError: if the device cannot run it; a DeviceFullError if it does not hold so many
-                slots.
-        """
+        """Load the graph; `cache` stands in for the device's own kind of cache in tests."""
         self.shape = folder.shape
         self.max_slots = max_slots  # how many are to be active at once, as a rule
         self.runtime_version = RUNTIME_VERSION  # another one may compute other bits
@@ -58,7 +52,7 @@ class Engine:
         self._step: _Step | None = None
 
     @property
-    def most_slots(self) -> int:
+    def slot_limit(self) -> int:
         """How many slots there can be for one that needs more; on the CPU they grow with need."""
         return sys.maxsize if self.device.kind == "cpu" else self.max_slots
 
@@ -74,7 +68,7 @@ class Engine:
         computed by itself, so that no neighbour can change its bits.
         """
         if slot == len(self._lengths):
-            assert slot < self.most_slots
+            assert slot < self.slot_limit
             self._lengths.append(0)
         start = self._lengths[slot]
         self._reserve(start + len(ids))
@@ -106,7 +100,7 @@ class Engine:
     def fork(self, source: int, target: int) -> None:
         """Copy slot `source` to `target`, an active slot or the next free one."""
         if target == len(self._lengths):
-            assert target < self.most_slots
+            assert target < self.slot_limit
             self._lengths.append(0)
             self._reserve(0)
         self._lengths[target] = self._lengths[source]
@@ -163,11 +157,7 @@ class _Step:
         position_ids: NDArray[np.int64],
         logit_positions: NDArray[np.int64],
     ) -> Logits:
-        """Run the graph on [B, S] ids and return [B, K, V], valid until the next run.
-
-        Raises:
-            DeviceError: if the device cannot; a DeviceFullError if its memory is full.
-        """
+        """Run the graph on [B, S] ids and return [B, K, V], valid until the next run."""
         rows, length = input_ids.shape
         size = f"{rows} x {length} token{'s' if rows * length > 1 else ''}"
         with failures_told(self._device, f", at a step of {size}"):

@@ -27,12 +27,7 @@ _FATAL_ONLY: Final = 4  # what is an error is raised
 
 
 def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
-    """Return an InferenceSession for the folder's graph on `device`.
-
-    Raises:
-        ModelError: if the graph cannot be loaded.
-        DeviceError: if `device` cannot run it.
-    """
+    """Return an InferenceSession for the folder's graph on `device`."""
     graph = folder.cpu_graph_file if device.kind == "cpu" else folder.graph_file
     try:
         return _open_on(str(graph), device, threads)
@@ -49,11 +44,7 @@ def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
 
 
 def open_small(graph: str, device: Device) -> Any:
-    """Return a session for a graph in ONNX's textual syntax; else ONNX Runtime's own exception.
-
-    Raises:
-        DeviceError: if ONNX Runtime opened it on the CPU instead.
-    """
+    """Return a session for a graph in ONNX's textual syntax; else ONNX Runtime's own exception."""
     from onnx import parser  # takes 0.3 s, and only devices need such graphs
 
     model = parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> {graph}')
@@ -61,11 +52,7 @@ def open_small(graph: str, device: Device) -> Any:
 
 
 def try_cuda(device: Device) -> None:
-    """Run a tiny graph on a CUDA device.
-
-    Raises:
-        DeviceError: if it cannot be done, with the reason and what mends it.
-    """
+    """Run a tiny graph on a CUDA device; the error has the reason and what mends it."""
     if device.provider not in list_providers():
         raise refuse_no_provider(device)
     with failures_told(device), captured():

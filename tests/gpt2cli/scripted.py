@@ -1,6 +1,6 @@
 """A scripted engine: logits from any function of the ids, a record of its calls, and its rules.
 
-It asserts what an engine may assume: slots are 0 … n−1, never more than `most_slots`, never longer
+It asserts what an engine may assume: slots are 0 … n−1, never more than `slot_limit`, never longer
 than `n_positions`.
 """
 
@@ -27,12 +27,12 @@ class ScriptedEngine:
         n_positions: int = 16,
         vocab_size: int = 257,
         max_slots: int,
-        most_slots: int | None = None,
+        slot_limit: int | None = None,
     ) -> None:
-        """`most_slots`: for a search that needs more than `max_slots`; None: no more either."""
+        """`slot_limit`: for a search that needs more than `max_slots`; None: no more either."""
         self.shape = ModelShape(1, 1, 8, 8, n_positions, vocab_size)
         self.max_slots = max_slots
-        self.most_slots = most_slots or max_slots
+        self.slot_limit = slot_limit or max_slots
         self.slots: list[list[int]] = []
         self.calls: list[tuple[Any, ...]] = []
         self._logits_of = logits_of
@@ -86,7 +86,7 @@ class ScriptedEngine:
     def _open(self, slot: int) -> None:
         assert 0 <= slot <= len(self.slots)
         if slot == len(self.slots):
-            assert slot < self.most_slots
+            assert slot < self.slot_limit
             self.slots.append([])
 
     def _check_length(self, slot: int) -> None:

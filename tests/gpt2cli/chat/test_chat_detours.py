@@ -143,7 +143,7 @@ class OriginEngine:
     """
 
     shape = ModelShape(1, 1, 8, 8, 4000, 97)
-    max_slots = most_slots = 1
+    max_slots = slot_limit = 1
 
     def __init__(self) -> None:
         self._slot: list[tuple[int, int]] = []  # ids, each with the mark of its prefill

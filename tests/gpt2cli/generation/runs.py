@@ -62,7 +62,7 @@ def make_engine(
         n_positions=n_positions,
         vocab_size=VOCAB_SIZE,
         max_slots=max_slots,
-        most_slots=max(4, max_slots),
+        slot_limit=max(4, max_slots),
     )
 
 
