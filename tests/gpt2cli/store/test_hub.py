@@ -106,17 +106,6 @@ def _wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_first_use_then_the_server_is_gone_then_offline(client: Client) -> None:
-    """Once it is there, neither a dead hub nor HF_HUB_OFFLINE=1 matters."""
-    assert client.run().commit == COMMIT
-    client.server.refusal = (500, "")
-    client.server.requests.clear()
-
-    assert client.run().commit == COMMIT
-    assert client.run(offline=True).commit == COMMIT
-    assert client.server.requests == []
-
-
 def test_a_download_killed_in_the_middle_is_completed(client: Client) -> None:
     """Kill -9 while the weights come: offline says what is missing, online goes on."""
     client.server.piece_seconds = 0.2
