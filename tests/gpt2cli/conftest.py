@@ -1,6 +1,9 @@
 """Fixtures for the tests of the runtime: model folders as it reads them, engines and tokenizers."""
 
 import pathlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -8,6 +11,7 @@ from hypothesis import settings
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.model_folder import ModelFolder, read_model_folder
+from gpt2cli.terminal.interrupt import ENDINGS
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import GPT2_VOCAB_SIZE, CheckpointShape, write_tokenizer
 from tests.gpt2cli.folders import bare_folder
@@ -63,3 +67,31 @@ def gpt2_folder(model_folders: ModelFolders) -> ModelFolder:
 def gpt2_tokenizer(gpt2_folder: ModelFolder) -> Tokenizer:
     """Return its tokenizer."""
     return Tokenizer(gpt2_folder)
+
+
+@pytest.fixture
+def default_handlers() -> Iterator[None]:
+    """Begin as a program in the foreground does; set handlers and hooks back after the test."""
+    hook = sys.unraisablehook
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDINGS)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in ENDINGS:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    sys.unraisablehook = hook
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def keep(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], pathlib.Path]:
+    """Give the user's config file a text, in a folder of its own; return its path."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    path = tmp_path / "config" / "gpt2" / "config.toml"
+    path.parent.mkdir(parents=True)
+
+    def write(text: str) -> pathlib.Path:
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
