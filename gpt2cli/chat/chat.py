@@ -6,34 +6,26 @@ from typing import Final
 
 from gpt2cli.chat.context import TEMPLATES, Room, Template, cut, fit, ids_that_spell, see
 from gpt2cli.chat.conversation import Conversation, Turn
-from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig, SeedConfig
+from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig, SeedConfig, TextConfig
 from gpt2cli.detokenizer import overlap
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.interfaces import Counts, Finish, FinishReason, LogitsEngine
 from gpt2cli.generation.loop import generate
 from gpt2cli.generation.prompt_cache import PromptCache
-from gpt2cli.generation.requests import PreparedRequest, Request, find_bans, find_biases, prepare
+from gpt2cli.generation.requests import (
+    PreparedRequest,
+    Request,
+    find_bans,
+    find_biases,
+    make_request,
+    prepare,
+)
 from gpt2cli.sampling.random import draw_seed, seed_of
 from gpt2cli.sampling.sampler import Sampler
+from gpt2cli.settings import Settings
 from gpt2cli.tokenizer import Tokenizer
 
 _ROOM_SHARE: Final = 4  # at most one part in four of the context is held free for the reply
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatSettings:
-    """How replies are made. Without a seed each has a random one.
-
-    Raises:
-        UsageError: if the seed is out of range.
-    """
-
-    sampling: SamplingConfig
-    generation: GenerationConfig
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        SeedConfig(seed=self.seed)
 
 
 @dataclass(slots=True)
@@ -69,11 +61,10 @@ class Chat:
         sampler: Sampler,
         *,
         template: str,
-        settings: ChatSettings,
+        settings: Settings,
         conversation: Conversation,
-        allow_special: bool = False,
     ) -> None:
-        """Begin; `template` is a name in TEMPLATES, `allow_special` is for messages.
+        """Begin; `template` is a name in TEMPLATES. Without a seed each reply has a random one.
 
         Raises:
             UsageError: if the model cannot be used with the template or with the settings.
@@ -81,7 +72,7 @@ class Chat:
         self._engine = engine
         self._tokenizer = tokenizer
         self._sampler = sampler
-        self._allow_special = allow_special
+        self._allow_special = settings.make(TextConfig).allow_special
         self._prompt_cache = PromptCache()
         self._seeded: int | None = 0  # the turn that has the seed itself; None: the next one
         self.template = template
@@ -89,21 +80,16 @@ class Chat:
         self._make_template(conversation)
         self.change_settings(settings)
 
-    @property
-    def settings(self) -> ChatSettings:
-        """What holds from the next reply on."""
-        return self._settings
-
-    def change_settings(self, settings: ChatSettings) -> None:
-        """Let other settings hold.
+    def change_settings(self, settings: Settings) -> None:
+        """Let other settings hold from the next reply on.
 
         Raises:
             UsageError: if one means nothing in the model's vocabulary; then the old ones hold.
         """
-        sampling, size = settings.sampling, self._engine.shape.vocab_size
+        sampling, size = settings.make(SamplingConfig), self._engine.shape.vocab_size
         find_biases(sampling, self._tokenizer, vocab_size=size, allow_special=self._allow_special)
         find_bans(sampling, self._tokenizer, vocab_size=size)
-        self._settings = settings
+        self.settings = settings
 
     def restart_seed(self) -> None:
         """Let the next reply have the seed itself, and those after it count up from there.
@@ -196,16 +182,11 @@ class Chat:
 
     def _prepare(self, conversation: Conversation, message: str) -> Exchange:
         template = self._make_template(conversation)
-        settings = self._settings
-        stop = (*settings.generation.stop, *template.stop)
-        request = Request(
-            prompt=message,
-            sampling=settings.sampling,
-            generation=replace(settings.generation, stop=stop),
-            seed=self._choose_seed(len(conversation.turns)),
-            index=len(conversation.turns),
-            allow_special=self._allow_special,
-        )
+        number = len(conversation.turns)
+        seed = self._choose_seed(number)
+        request = make_request(self.settings, message, seed=seed, index=number)
+        stop = (*request.generation.stop, *template.stop)
+        request = replace(request, generation=replace(request.generation, stop=stop))
         first, ids = fit(conversation, message, template, self._make_room())
         prepared = prepare(
             request,
@@ -219,7 +200,7 @@ class Chat:
 
     def _make_room(self) -> Room:
         """Return how many tokens are to be free for a reply: all of them, where less is refused."""
-        limits = self._settings.generation
+        limits = self.settings.make(GenerationConfig)
         free = limits.max_new_tokens
         if limits.overflow is not Overflow.ERROR:
             free = min(free, self.n_positions // _ROOM_SHARE)
@@ -248,9 +229,8 @@ class Chat:
         self._seeded = self._seeded_by(request.index)
 
     def _choose_seed(self, number: int) -> int:
-        if self._settings.seed is None:
-            return draw_seed()
-        return seed_of(self._settings.seed, number - self._seeded_by(number))
+        seed = self.settings.make(SeedConfig).seed
+        return draw_seed() if seed is None else seed_of(seed, number - self._seeded_by(number))
 
     def _seeded_by(self, number: int) -> int:
         """Return which turn has the seed itself once the turn of this number is made."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gpt2cli.chat.chat import ChatSettings
 from gpt2cli.chat.conversation import read_conversation, write_conversation
 from gpt2cli.chat.dialogue import Dialogue
 from gpt2cli.chat.editor import edit
@@ -74,16 +73,14 @@ def _help(dialogue: Dialogue, argument: str) -> None:
 def _set(dialogue: Dialogue, argument: str) -> None:
     name, value = _split(argument)
     if not name:
-        dialogue.notes.report(_format_pairs(describe_settings(dialogue.settings)))
+        dialogue.notes.report(_format_pairs(describe_settings(dialogue.chat.settings)))
         return
     option = find_option(name)
     if value:
-        changed = change_setting(dialogue.settings, option, value)
-        dialogue.chat.change_settings(make_chat_settings(changed))
-        dialogue.settings = changed
+        dialogue.chat.change_settings(change_setting(dialogue.chat.settings, option, value))
         if option.field == "seed":
             dialogue.chat.restart_seed()
-    told = f"{option.name} {describe_settings(dialogue.settings)[option.name]}"
+    told = f"{option.name} {describe_settings(dialogue.chat.settings)[option.name]}"
     dialogue.notes.report(told if value else f"{told}\n{option.told}")
 
 
@@ -100,7 +97,7 @@ def _show(dialogue: Dialogue, argument: str) -> None:
         "turns": str(len(conversation.turns)),
         "session": str(dialogue.session.path) if dialogue.session else "not kept",
     }
-    dialogue.notes.report(_format_pairs(about | describe_settings(dialogue.settings)))
+    dialogue.notes.report(_format_pairs(about | describe_settings(dialogue.chat.settings)))
 
 
 def _undo(dialogue: Dialogue, argument: str) -> None:
@@ -235,19 +232,6 @@ def _split(text: str) -> tuple[str, str]:
 def _format_pairs(values: Mapping[str, str]) -> str:
     width = max(len(name) for name in values)
     return "\n".join(f"{name:{width}}  {value}" for name, value in values.items())
-
-
-def make_chat_settings(settings: Settings) -> ChatSettings:
-    """Return what replies are made by.
-
-    Raises:
-        UsageError: naming options that do not go together.
-    """
-    return ChatSettings(
-        sampling=settings.make(SamplingConfig),
-        generation=settings.make(GenerationConfig),
-        seed=settings.make(SeedConfig).seed,
-    )
 
 
 def change_setting(settings: Settings, option: Option, text: str) -> Settings:

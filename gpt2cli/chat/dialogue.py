@@ -11,7 +11,6 @@ from gpt2cli.errors import ConversationError, Gpt2Error
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.loading import LoadedModel
 from gpt2cli.records import format_record, make_record
-from gpt2cli.settings import Settings
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag, signals_held_back
 from gpt2cli.terminal.notes import Notes, write_error
 from gpt2cli.terminal.result import ResultWriter
@@ -52,7 +51,6 @@ class Dialogue:
 
     chat: Chat
     model: LoadedModel
-    settings: Settings
     session: SessionFile | None
     source: ChatInput
     view: ReplyView
@@ -114,7 +112,7 @@ class Dialogue:
             self.last.counts,
             seed=self.last.request.seed,
             first_token_seconds=None,
-            from_model=self.settings.from_model,
+            from_model=self.chat.settings.from_model,
         )
         return "\n".join(lines)
 

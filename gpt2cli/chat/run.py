@@ -7,13 +7,13 @@ from typing import Any
 
 from gpt2cli import exit_codes
 from gpt2cli.chat.chat import Chat
-from gpt2cli.chat.commands import make_chat_settings, run_command
+from gpt2cli.chat.commands import run_command
 from gpt2cli.chat.config import ChatConfig
 from gpt2cli.chat.context import choose_template
 from gpt2cli.chat.conversation import Conversation, SessionFile
 from gpt2cli.chat.dialogue import Dialogue, ReplyView
 from gpt2cli.chat.input import ChatInput, LineInput
-from gpt2cli.config import AUTO, ModelConfig, ReportConfig, TextConfig
+from gpt2cli.config import AUTO, ModelConfig, ReportConfig
 from gpt2cli.errors import Gpt2Error, OutputError, UsageError
 from gpt2cli.loading import load_model
 from gpt2cli.settings import Settings
@@ -110,14 +110,12 @@ def _open_dialogue(
         model.tokenizer,
         model.sampler,
         template=template,
-        settings=make_chat_settings(settings),
+        settings=settings,
         conversation=conversation,
-        allow_special=settings.make(TextConfig).allow_special,
     )
     return Dialogue(
         chat=chat,
         model=model,
-        settings=settings,
         session=session,
         source=source,
         view=ReplyView(writer, model, as_records=form.json),

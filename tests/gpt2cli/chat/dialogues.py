@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from gpt2cli.chat.chat import Chat
-from gpt2cli.chat.commands import all_options, make_chat_settings
+from gpt2cli.chat.commands import all_options
 from gpt2cli.chat.conversation import Conversation, SessionFile
 from gpt2cli.chat.dialogue import Dialogue, ReplyView
 from gpt2cli.chat.input import ChatInput, Entry, read_entry
@@ -118,7 +118,7 @@ def open_session(
         tokenizer,
         model.sampler,
         template="transcript",
-        settings=make_chat_settings(settings),
+        settings=settings,
         conversation=conversation or Conversation(),
     )
     file = io.BytesIO()
@@ -126,7 +126,6 @@ def open_session(
     dialogue = Dialogue(
         chat=chat,
         model=model,
-        settings=settings,
         session=SessionFile(session, model="m") if session else None,
         source=Typed([], on_terminal=on_terminal),
         view=ReplyView(writer, model, as_records=as_records),

@@ -8,11 +8,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2cli.chat.chat import Chat, ChatSettings, Exchange
+from gpt2cli.chat.chat import Chat, Exchange
+from gpt2cli.chat.commands import all_options
 from gpt2cli.chat.conversation import Conversation
-from gpt2cli.config import GenerationConfig, SamplingConfig
+from gpt2cli.config import SamplingConfig, TextConfig, values_of
 from gpt2cli.generation.interfaces import LogitsEngine
+from gpt2cli.option_kinds import options_of
 from gpt2cli.sampling.sampler import Sampler
+from gpt2cli.settings import Given, Settings
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.scripted import LogitsOf, ScriptedEngine, prefer
 
@@ -73,20 +76,19 @@ def talker(
 
 def make_settings(
     *, seed: int | None = None, sampling: SamplingConfig | None = None, **limits: Any
-) -> ChatSettings:
+) -> Settings:
     """Return settings, greedy if nothing else is said; `limits` are GenerationConfig's."""
-    return ChatSettings(
-        sampling=sampling or SamplingConfig(temperature=0),
-        generation=GenerationConfig(**{"max_new_tokens": 40, **limits}),
-        seed=seed,
-    )
+    options = {option.field: option for option in (*all_options(), *options_of(TextConfig))}
+    given = values_of(sampling or SamplingConfig(temperature=0))
+    given |= {"seed": seed, "max_new_tokens": 40, **limits}
+    return Settings(options, ({field: Given(value) for field, value in given.items()},))
 
 
 def make_chat(
     engine: LogitsEngine,
     tokenizer: Tokenizer,
     *,
-    settings: ChatSettings | None = None,
+    settings: Settings | None = None,
     conversation: Conversation | None = None,
     template: str = "transcript",
     allow_special: bool = False,
@@ -97,9 +99,8 @@ def make_chat(
         tokenizer,
         Sampler(),
         template=template,
-        settings=settings or make_settings(),
+        settings=(settings or make_settings()).over({"allow_special": Given(allow_special)}),
         conversation=conversation or Conversation(),
-        allow_special=allow_special,
     )
 
 

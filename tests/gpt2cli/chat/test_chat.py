@@ -1,6 +1,5 @@
 """Claims about a conversation: a scripted model answers, and its engine counts the work."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +10,7 @@ from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.config import SamplingConfig
 from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.generation.interfaces import FinishReason
+from gpt2cli.settings import Given
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.talking import (
     answer,
@@ -251,7 +251,7 @@ def test_without_a_seed_it_is_another(ascii_tokenizer: Tokenizer) -> None:
 
 def set_seed(chat: Chat, seed: int) -> None:
     """Do what /set seed does."""
-    chat.change_settings(replace(chat.settings, seed=seed))
+    chat.change_settings(chat.settings.over({"seed": Given(seed)}))
     chat.restart_seed()
 
 

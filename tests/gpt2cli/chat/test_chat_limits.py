@@ -1,7 +1,6 @@
 """Claims about a conversation that outgrows the model, or is cut short."""
 
 import tracemalloc
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +8,10 @@ import pytest
 
 from gpt2cli.chat.chat import Chat, Exchange
 from gpt2cli.chat.conversation import Conversation
-from gpt2cli.config import GenerationConfig, Overflow
+from gpt2cli.config import Overflow
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.interfaces import FinishReason
+from gpt2cli.settings import Given
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.talking import (
     NEVER,
@@ -181,7 +181,7 @@ def test_the_context_is_what_the_model_sees_next_and_fits(
     """However long the turn before: the next prompt is that text, an empty message, the names."""
     chat = sliding_chat(ascii_tokenizer)
     say(chat, "m" * length)
-    chat.change_settings(replace(chat.settings, generation=limits(overflow)))
+    chat.change_settings(chat.settings.over({"overflow": Given(overflow)}))
 
     text, tokens = chat.context()
     assert text.startswith("A wood.\n\n") and len(text) == tokens <= 100
@@ -191,18 +191,13 @@ def test_the_context_is_what_the_model_sees_next_and_fits(
     )
 
 
-def limits(overflow: Overflow) -> GenerationConfig:
-    """Return limits that differ in that."""
-    return GenerationConfig(max_new_tokens=20, overflow=overflow)
-
-
 @pytest.mark.parametrize("overflow", Overflow)
 def test_a_system_text_that_leaves_no_room_is_refused(
     ascii_tokenizer: Tokenizer, overflow: Overflow
 ) -> None:
     """With both numbers; /context has no more than fits."""
     chat = sliding_chat(ascii_tokenizer, system="s" * 98)
-    chat.change_settings(replace(chat.settings, generation=limits(overflow)))
+    chat.change_settings(chat.settings.over({"overflow": Given(overflow)}))
 
     with pytest.raises(
         PromptError, match=r"system text has 100 tokens .* model's 100: shorten the s"

@@ -112,7 +112,7 @@ def test_set_changes_the_replies_that_come(run: Run) -> None:
 
 def test_what_cannot_be_set_changes_nothing(run: Run, session: Session) -> None:
     """Out of range, unknown, at odds with another option, or no token of the model's."""
-    before, settings = session.dialogue.settings, session.dialogue.chat.settings
+    before = session.dialogue.chat.settings
     wrong = (
         *("/set top-p 2", "/set top-p x", "/set nosuch 1", "/set seed -1", "/set overflow x"),
         *("/set greedy maybe", '/set stop ""', "/set min-new-tokens 99", "/set logit-bias ab=1"),
@@ -121,8 +121,7 @@ def test_what_cannot_be_set_changes_nothing(run: Run, session: Session) -> None:
     _, err = run(*wrong)
 
     assert err.count("gpt2: error: ") == len(wrong) == err.count("\n")
-    assert session.dialogue.settings is before
-    assert session.dialogue.chat.settings is settings
+    assert session.dialogue.chat.settings is before
 
 
 def test_show_tells_all_that_holds(run: Run) -> None:
@@ -170,7 +169,7 @@ def test_reset_forgets_the_turns_only(run: Run, session: Session) -> None:
         "",
         "(3 tokens, 197 left)",
     ]
-    assert session.dialogue.chat.settings.sampling.top_k == 7
+    assert session.dialogue.chat.settings.values["top_k"] == 7
 
 
 def test_context_is_the_exact_text(run: Run) -> None:
@@ -255,7 +254,7 @@ def test_what_was_saved_can_be_loaded(run: Run, session: Session, tmp_path: path
     assert session.turns == [("a", "A"), ("b", "B"), ("c", "C")]
     assert f"saved to {path}" in err.splitlines()
     assert f"loaded 2 turns from {path}" in err.splitlines()
-    assert session.dialogue.chat.settings.sampling.top_k == 7
+    assert session.dialogue.chat.settings.values["top_k"] == 7
     run(f"/save {path}")
     assert len(read_conversation(path).turns) == 3
 
