@@ -169,7 +169,7 @@ def _read_weight_map(index: Path) -> Mapping[str, str]:
     if not isinstance(listed, dict) or not all(isinstance(s, str) for s in listed.values()):
         raise CheckpointError(index.parent, [f"{index.name} has no weight_map of files"])
     faults = [
-        f"{index.name} names the shard {shard!r}, which is no plain file name"
+        f"{index.name} names the shard {shard!r}, which is not a plain file name"
         for shard in sorted(set(listed.values()))
         if not _is_plain(shard)
     ]

@@ -169,11 +169,11 @@ def _refuse_taken(out: Path, *, force: bool) -> None:
     if names == set():
         return
     if names is None or MANIFEST_FILE not in names:
-        raise OutputError(f"{out} exists and is not a model folder; choose another place")
+        raise OutputError(f"{out} exists and is not a model folder; choose another name")
     others = {name for name in names - _FILES if not name.startswith(".")}
     if others:
         other = ascii(min(others))
-        raise OutputError(f"{out} holds {other}, no part of a model folder; choose another place")
+        raise OutputError(f"{out} holds {other}, no part of a model folder; choose another name")
     if not force:
         raise OutputError(f"{out} exists; use --force to replace it")
 

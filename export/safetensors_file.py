@@ -137,7 +137,7 @@ class SafetensorsFile:
 def _check_length(length: int, size: int) -> None:
     """Refuse a header that is longer than any, or than the file."""
     if length > LARGEST_TABLE and size >= _LENGTH_SIZE:
-        fault = f"it is no safetensors file, its header would have {length} bytes"
+        fault = f"it is not a safetensors file, its header would have {length} bytes"
         raise TensorFileError(f"{fault}; {_ADVICE}")
     if size < _LENGTH_SIZE + length or size < _LENGTH_SIZE:
         raise TensorFileError(f"it ends within its header, after {size} bytes; {_ADVICE}")

@@ -60,7 +60,7 @@ def read_bytes(path: Path, *, most_bytes: int = SMALL, pipes: bool = False) -> b
         if stat.S_ISDIR(found.st_mode):
             raise ReadError("is a directory, expected a file")
         if not stat.S_ISREG(found.st_mode) and not pipes:
-            raise ReadError("is no regular file")
+            raise ReadError("is not a regular file")
         _refuse_size(found.st_size, most_bytes)
         with path.open("rb") as file:
             return _read_opened(file, most_bytes)
@@ -83,7 +83,7 @@ def read_object(
     """Return the object that a JSON file holds; raises what `read_text` and `parse_json` do."""
     value = parse_json(read_text(path, most_bytes=most_bytes), repeated_keys=repeated_keys)
     if not isinstance(value, dict):
-        raise ReadError("holds no JSON object")
+        raise ReadError("is not a JSON object")
     return value
 
 
@@ -133,7 +133,7 @@ def parse_json(text: str | bytes, *, repeated_keys: bool = False, half_pairs: bo
     _refuse_depth(value)
     # What it is written as, which may be half of a whole pair as well.
     if not half_pairs and _HALF_PAIR.search(text) and (half := find_half_pair(value)):
-        raise ReadError(f"has half of a surrogate pair, {half}, which is no character")
+        raise ReadError(f"has half of a surrogate pair, {half}, which is not a character")
     return value
 
 
@@ -203,7 +203,7 @@ def _refuse_depth(value: Any) -> None:
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    raise ReadError(f"is not JSON: {constant} is no number there")
+    raise ReadError(f"is not JSON: {constant} is not a JSON number")
 
 
 def _read_float(text: str) -> float:

@@ -32,7 +32,7 @@ _TOKENIZER_FILE: Final = "tokenizer.json"
 _VOCABULARY_FILES: Final = ("vocab.json", "merges.txt")
 _MOST_UNUSED: Final = 2**16  # ids beyond a model's vocabulary, as of tokens that it does not have
 _MOST_IDS: Final = 2**24
-_NEEDED: Final = "expected byte-level BPE as GPT-2's"
+_NEEDED: Final = "expected byte-level BPE like GPT-2's"
 # Files of other kinds of tokenizer, where there is no tokenizer.json.
 _OTHER_KINDS: Final[Mapping[str, str]] = {
     "vocab.txt": "WordPiece",

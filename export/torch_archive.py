@@ -85,7 +85,7 @@ class TorchArchive:
                 found = zlib.crc32(chunk, found)
                 left -= len(chunk)
             if found != record.crc:
-                raise TensorFileError(f"its record {name} is damaged: the checksum is another")
+                raise TensorFileError(f"its record {name} is damaged: its checksum differs")
         self._checked.add(name)
         return record
 
@@ -111,7 +111,7 @@ def _read_directory(file: BinaryIO) -> dict[str, _Record]:
     except (TensorFileError, OSError):
         raise
     except Exception as error:  # struct.error, UnicodeDecodeError, …: zipfile translates few
-        raise TensorFileError(f"it is no whole zip archive: {error}") from error
+        raise TensorFileError(f"it is not a complete zip archive: {error}") from error
     for name, times in Counter(info.filename for info in infos).items():
         if times > 1:
             raise TensorFileError(f"it has {times} records of the name {name}")

@@ -69,7 +69,7 @@ class TorchFile:
         if size < (storage.start + storage.elements) * DTYPES[storage.dtype].itemsize:
             raise TensorFileError(f"the storage of {name} is too short for its elements")
         if len(view.shape) != len(view.strides):
-            raise TensorFileError(f"{name} has not as many strides as sizes")
+            raise TensorFileError(f"{name} has more or fewer strides than sizes")
         if view.offset + view.span > storage.elements:
             raise TensorFileError(f"{name} reaches beyond its storage")
 
@@ -124,7 +124,7 @@ def _check_keys(keys: object, storages: Mapping[str, TorchStorage]) -> Sequence[
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise TensorFileError("it has no list of its storages")
     if not storages.keys() >= set(keys):
-        raise TensorFileError("it lists a storage of which its table says nothing")
+        raise TensorFileError("it lists a storage that its table does not mention")
     if len(set(keys)) < len(keys):
         raise TensorFileError("it lists a storage twice")
     return keys
@@ -144,7 +144,7 @@ def _locate(
         if start + size > end:
             raise TensorFileError("it ends before its last storage does")
         if count != storage.elements:
-            raise TensorFileError("a storage of it has another length than its table says")
+            raise TensorFileError("one of its storages has another length than its table says")
         found[storage.key] = (start, size)
         start += size
     return found

@@ -199,13 +199,13 @@ class _Machine:
     def _extend(self, items: list[object]) -> None:
         sequence = self._stack[-1]
         if not isinstance(sequence, list):
-            raise TensorFileError("it appends to what is no list")
+            raise TensorFileError("it appends to something that is not a list")
         sequence += items
 
     def _set(self, items: list[object]) -> None:
         table = self._stack[-1]
         if not isinstance(table, dict):
-            raise TensorFileError("it sets entries of what is no table")
+            raise TensorFileError("it sets entries of something that is not a table")
         for key, value in zip(items[::2], items[1::2], strict=True):
             if isinstance(key, str):  # what has no name is no weight
                 table[key] = value
@@ -220,9 +220,9 @@ class _Machine:
             case ("storage", _Name("torch", name), str(key), _, elements, *part):
                 whole = TorchStorage(_STORAGES[name], key, _as_count(elements))
                 if self.storages.setdefault(key, whole) != whole:
-                    raise TensorFileError("it tells two things about one storage")
+                    raise TensorFileError("it describes one storage in two ways")
                 return _cut(whole, part)
-        raise TensorFileError("it refers to something that is no storage")
+        raise TensorFileError("it refers to something that is not a storage")
 
 
 def _cut(whole: TorchStorage, part: list[object]) -> TorchStorage:
@@ -236,7 +236,7 @@ def _cut(whole: TorchStorage, part: list[object]) -> TorchStorage:
 
 def _check_name(module: object, name: object) -> _Name:
     if not isinstance(module, str) or not isinstance(name, str):
-        raise TensorFileError("it asks for a name that is no text")
+        raise TensorFileError("it asks for a name that is not text")
     found = _Name(module, name)
     if found not in _NAMES:
         raise TensorFileError(f"it asks for {module}.{name}, which no state dict needs")
@@ -254,16 +254,16 @@ def _rebuild(function: object, arguments: object) -> object:
             return StridedTensor(storage, _as_count(offset), _as_sizes(shape), _as_sizes(strides))
         case (StridedTensor() as tensor, *_) if function == _REBUILD_PARAMETER:
             return tensor
-    raise TensorFileError("it rebuilds something that is no tensor")
+    raise TensorFileError("it rebuilds something that is not a tensor")
 
 
 def _as_sizes(values: tuple[object, ...]) -> Shape:
     if len(values) > _MOST_DIMENSIONS:
-        raise TensorFileError(f"a tensor of it has {len(values)} dimensions")
+        raise TensorFileError(f"one of its tensors has {len(values)} dimensions")
     return tuple(_as_count(value) for value in values)
 
 
 def _as_count(value: object) -> int:
     if type(value) is not int or not 0 <= value <= _LARGEST_COUNT:  # True is no count
-        raise TensorFileError("a tensor of it has a size, stride or offset that is no count")
+        raise TensorFileError("one of its tensors has a size, stride or offset that is not a count")
     return value

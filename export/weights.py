@@ -93,12 +93,12 @@ def find_published(names: Collection[str]) -> WeightNames:
         if bare in _OLDER_NAMES:
             renamed.append(f"{bare} was read as {published}")
         if published in stored:
-            faults.append(f"{published} is there twice, as {stored[published]} and as {name}")
+            faults.append(f"{published} occurs twice, as {stored[published]} and as {name}")
         stored[published] = name
     notes = [f"{prefix} was left off the names of all weights"] if prefix else []
     if heads:
         listed = list_some(sorted(heads))
-        notes.append(f"{listed} was left out, since the language model has no use for it")
+        notes.append(f"{listed} was left out; the language model does not use it")
     return WeightNames(stored, faults, notes + renamed)
 
 

@@ -27,13 +27,13 @@ from gpt2cli.tokens import tokens
 _STDOUT: Final = 1
 _STDERR: Final = 2
 _MEMORY_FULL: Final = (
-    "the memory is full; take shorter texts, fewer at once (--batch-size, --samples, --beams), or "
+    "out of memory; use shorter texts, fewer at once (--batch-size, --samples, --beams), or "
     "a smaller model"
 )
 # What often lies behind an error of a command with arguments; the patterns are Typer 0.28's words.
 _HINTS: Final[Mapping[re.Pattern[str], str]] = {
-    re.compile("Got unexpected extra argument"): "; a text with spaces stands in quotes",
-    re.compile(r"No such option: (?!.*\(Possible)"): "; a text that begins with - comes after --",
+    re.compile("Got unexpected extra argument"): "; put a text with spaces in quotes",
+    re.compile(r"No such option: (?!.*\(Possible)"): "; put -- before a text that begins with -",
 }
 
 _ENDED_BY_SIGNAL: Final = (exit_codes.HUNG_UP, exit_codes.TERMINATED)

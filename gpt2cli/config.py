@@ -60,7 +60,7 @@ class ModelConfig:
     model: str | None = option(
         None, "Model to run: gpt2, gpt2-medium, gpt2-large, gpt2-xl, distilgpt2, starter, a hub id "
         "(owner/name), or a folder.", MODEL,
-        kind=NAME, short="-m", usual="gpt2, or the starter if that is out of reach",
+        kind=NAME, short="-m", usual="gpt2, or the starter if gpt2 cannot be had",
     )  # fmt: skip
     revision: str | None = option(
         None, "Branch, tag or commit of a hub model.", MODEL, kind=NAME, metavar="REV", usual="main"
@@ -71,13 +71,13 @@ class ModelConfig:
     )  # fmt: skip
     device: str = option(
         AUTO, "Where the model runs.", MODEL,
-        kind=DEVICE, usual="auto: CUDA where a device answers, else the CPU",
+        kind=DEVICE, usual="auto: CUDA where it works, else the CPU",
     )  # fmt: skip
     threads: int | None = option(
         None, "CPU threads.", MODEL, kind=WHOLE, within=Range(1, 1024), usual="all cores"
     )
     offline: bool = option(
-        False, "Never ask the network.", MODEL, kind=SWITCH, off="only if needed"
+        False, "Never use the network.", MODEL, kind=SWITCH, off="only if needed"
     )
 
     def __post_init__(self) -> None:
@@ -116,11 +116,11 @@ class SamplingConfig:
         kind=NUMBER, within=Range(0, 1, above=True), off="1: off", hugging_face="typical_p",
     )  # fmt: skip
     repetition_penalty: float = option(
-        1.0, "Make tokens of prompt and completion less likely.", SAMPLING,
+        1.0, "Make tokens that prompt or completion already have less likely.", SAMPLING,
         kind=NUMBER, within=Range(0, above=True), off="1: off", hugging_face="repetition_penalty",
     )  # fmt: skip
     presence_penalty: float = option(
-        0.0, "Subtract this from the logits of tokens that the completion has.", SAMPLING,
+        0.0, "Subtract this from the logits of tokens that the completion already has.", SAMPLING,
         kind=NUMBER, within=Range(-2, 2), off="0: off",
     )  # fmt: skip
     frequency_penalty: float = option(
@@ -157,9 +157,9 @@ class SeedConfig:
     """Which random numbers are drawn."""
 
     seed: int | None = option(
-        None, "Seed of the draws.", SAMPLING, kind=WHOLE,
+        None, "Seed of the random numbers.", SAMPLING, kind=WHOLE,
         within=Range(0, LARGEST_SEED, words="0 to 2^53-1"),
-        usual="random, told by --stats and --json",
+        usual="random; --stats and --json show it",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -199,8 +199,8 @@ class GenerationConfig:
         kind=WHOLE, short="-n", within=_ANY, usual="256 (chat 128)", hugging_face="max_new_tokens",
     )  # fmt: skip
     min_new_tokens: int = option(
-        0, "Fewest tokens to generate: before them neither the model nor --stop ends the text. "
-        "What --choice and the like ask for ends it all the same.", LIMITS,
+        0, "Fewest tokens to generate: before that neither the model nor --stop ends the text. "
+        "A complete --choice, --regex or --json-schema still does.", LIMITS,
         kind=WHOLE, within=_ANY, off="0: off", hugging_face="min_new_tokens",
     )  # fmt: skip
     stop: tuple[str, ...] = option(
@@ -208,7 +208,7 @@ class GenerationConfig:
         kind=TEXT, short="-s", repeatable=True,
     )  # fmt: skip
     ignore_eos: bool = option(
-        False, "Go on when the model ends the text.", LIMITS, kind=SWITCH, off="end"
+        False, "Continue when the model ends the text.", LIMITS, kind=SWITCH, off="end"
     )
     overflow: Overflow = option(
         Overflow.STOP, "At the model's context limit: stop there, slide on with the last half, or "
@@ -229,8 +229,8 @@ class ConstraintConfig:
         "with a space.", LIMITS, kind=TEXT, repeatable=True, usual="any text",
     )  # fmt: skip
     regex: str | None = option(
-        None, "Complete with what this matches from end to end, in the syntax of Rust's regex.",
-        LIMITS, kind=PATTERN, usual="any text",
+        None, "Complete with a text that this pattern matches from end to end, in the syntax of "
+        "Rust's regex.", LIMITS, kind=PATTERN, usual="any text",
     )  # fmt: skip
     json_schema: str | None = option(
         None, "Complete with JSON on one line that is valid under the schema in FILE.", LIMITS,
@@ -279,7 +279,7 @@ class ReportConfig:
     """What is told beside the result."""
 
     stats: bool = option(
-        False, "Tell speed, memory and conditions on stderr.", REPORTING, kind=SWITCH
+        False, "Report speed, memory and conditions on stderr.", REPORTING, kind=SWITCH
     )
     quiet: bool = option(
         False, "No notes and no progress on stderr.", REPORTING, kind=SWITCH, short="-q"
@@ -353,7 +353,7 @@ def _check_limits(values: Mapping[str, Any]) -> None:
 def _check_one_constraint(values: Mapping[str, Any]) -> None:
     given = _given_constraints(values)
     if len(given) > 1:
-        raise UsageError(option=given[1], expected=f"no {{{given[0]}}} beside it")
+        raise UsageError(option=given[1], expected=f"no {{{given[0]}}} together with it")
 
 
 def _check_search(values: Mapping[str, Any]) -> None:
@@ -366,7 +366,7 @@ def _check_search(values: Mapping[str, Any]) -> None:
     if values["overflow"] is Overflow.SLIDE:
         raise UsageError(option="overflow", expected="stop or error with {beams}", found="slide")
     for constraint in _given_constraints(values):
-        raise UsageError(option=constraint, expected="no {beams} beside it")
+        raise UsageError(option=constraint, expected="no {beams} together with it")
 
 
 def _given_constraints(values: Mapping[str, Any]) -> list[str]:

@@ -38,7 +38,7 @@ config = typer.Typer(
     "Every option under Sampling, Limits, Reporting and Model can be kept, except those that "
     "name a file: by its long name with underscores in the config file, or in capitals after "
     "GPT2_ in the environment. An option on the command line comes first, then the environment, "
-    "then the file, then the model's own generation_config.json, then what is built in.",
+    "then the file, then the model's own generation_config.json, then the built-in default.",
 )
 
 
@@ -118,7 +118,7 @@ def set_(
         typer.Argument(
             metavar="KEY",
             autocompletion=_complete_setting,
-            help="An option's long name, as temperature or max_new_tokens.",
+            help="An option's long name, such as temperature or max_new_tokens.",
         ),
     ],
     value: Annotated[
@@ -146,7 +146,7 @@ def set_(
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         notes.note(f"{option.field} is {_show(kept)} in {config_file()}")
         if read_variable(option.field):
-            notes.note(f"{variable_of(option.field)} is set, and comes first")
+            notes.note(f"{variable_of(option.field)} is set, and takes precedence")
 
 
 @config.command(cls=Command, context_settings=_ANY_VALUE)

@@ -44,7 +44,7 @@ def export(
         ),
     ],
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="Model folder to write; --model takes it.")
+        Path, typer.Argument(metavar="OUT", help="Model folder to write, for use with --model.")
     ],
     settings: Settings,
 ) -> None:

@@ -127,10 +127,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """Return what export.json says of a model folder, of whatever version.
 
     Raises:
-        ModelError: if there is none, or it is no JSON object.
+        ModelError: if there is none, or it is not a JSON object.
     """
     if not is_model_folder(path):
-        raise ModelError(f"{path} is no model folder: it has no {MANIFEST_FILE}")
+        raise ModelError(f"{path} is not a model folder: it has no {MANIFEST_FILE}")
     return _read_object(path / MANIFEST_FILE)
 
 
@@ -209,7 +209,7 @@ def _find_fault(path: Path, facts: Mapping[str, Any]) -> str | None:
     except OSError:
         return f"{path.name} is missing"
     if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
-        return f"{path.name} is no regular file"
+        return f"{path.name} is not a regular file"
     if found.st_size != facts["size"]:
         return f"{path.name} has {found.st_size} bytes, expected {facts['size']}"
     return None

@@ -42,7 +42,7 @@ class PullConfig:
     )  # fmt: skip
     precision: str = option(
         AUTO, "Precision of the weights.", _EXPORT,
-        kind=one_of((AUTO, *PRECISIONS)), usual="auto: what generate takes here",
+        kind=one_of((AUTO, *PRECISIONS)), usual="auto: what generate uses here",
     )  # fmt: skip
 
 
@@ -71,7 +71,9 @@ class Output:
 class Confirmation:
     """Whether the user is asked."""
 
-    yes: bool = option(False, "Do not ask.", REPORT, kind=SWITCH, short="-y", settable=False)
+    yes: bool = option(
+        False, "Do not ask for confirmation.", REPORT, kind=SWITCH, short="-y", settable=False
+    )
 
 
 models = typer.Typer(

@@ -131,7 +131,7 @@ def read_schema(path: Path) -> str:
     """Return the text of a JSON schema.
 
     Raises:
-        UsageError: if the file cannot be read, or holds no JSON object.
+        UsageError: if the file cannot be read, or is not a JSON object.
     """
     try:
         text = read_text(path, pipes=True)

@@ -254,6 +254,8 @@ def _check_keys(values: Mapping[str, Any]) -> None:
             find_option(key)
         except UsageError as error:
             in_table = isinstance(value, dict)
-            fault = f"expected settings in no table, found [{key}]" if in_table else str(error)
+            fault = (
+                f"expected settings outside of tables, found [{key}]" if in_table else str(error)
+            )
             mended = f"`gpt2 config unset {shlex.quote(key)}` removes it"
             raise UsageError(f"{config_file()}: {fault}; {mended}") from error

@@ -61,7 +61,7 @@ class Cutter:
                     break
                 raise PromptError(
                     f"the text has more than {longest} characters in a row that can only be "
-                    f"encoded at once, from character {begin} on: put spaces or newlines between"
+                    f"encoded together, from character {begin} on: break them up with spaces"
                 )
             yield text[begin:end]
             begin = end
@@ -192,7 +192,7 @@ class Tokenizer:
 
         Raises:
             PromptError: if the text is not valid Unicode, needs an id that the model lacks, or
-                holds too long a piece that can only be encoded at once.
+                holds too long a piece that can only be encoded whole.
         """
         return list(self.encode_long(text, allow_special=allow_special, begins=begins))
 
@@ -285,7 +285,9 @@ class Tokenizer:
         news = dict.fromkeys(c for c in characters if (where, c) not in self._told)
         self._told.update((where, character) for character in news)
         if news:
-            self._note(f"{where} has {name_characters(news)}, which no token of the model spells")
+            self._note(
+                f"{where} has {name_characters(news)}, which no token of the model can write"
+            )
 
     def _find_bytes(self, token_id: int) -> bytes:
         added = self._added.get(token_id)

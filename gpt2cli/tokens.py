@@ -53,10 +53,10 @@ class InputOutput:
         forms = {"ids": self.ids, "count": self.count, "json": self.json}
         chosen = [field for field, given in forms.items() if given]
         if self.decode and chosen:
-            expected = "no {decode} beside it, which prints text alone"
+            expected = "no {decode} together with it, which prints only text"
             raise UsageError(option=chosen[0], expected=expected)
         if len(chosen) > 1:
-            raise UsageError(option=chosen[1], expected=f"no {{{chosen[0]}}} beside it")
+            raise UsageError(option=chosen[1], expected=f"no {{{chosen[0]}}} together with it")
 
 
 @takes(

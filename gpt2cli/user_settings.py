@@ -107,7 +107,7 @@ def _load(text: str) -> dict[str, Any]:
     try:
         return parse_toml(text)
     except ReadError as error:
-        expected = "expected lines as top_k = 40, each key once"
+        expected = "expected lines such as top_k = 40, each key once"
         raise UsageError(f"{config_file()} {error}; {expected}") from error
 
 

@@ -50,9 +50,9 @@ def batch(
     """
     io = settings.make(InputOutput)
     if settings.values["logprobs"] is not None and io.as_text:
-        raise UsageError(option="logprobs", expected="{format} jsonl, whose records tell them")
+        raise UsageError(option="logprobs", expected="{format} jsonl, whose records hold them")
     if io.resume and io.output is None:
-        raise UsageError(option="resume", expected="{output} FILE, the file to go on with")
+        raise UsageError(option="resume", expected="{output} FILE, the file to continue")
     if prompts is not None and io.file is not None:
         raise UsageError("give FILE as the argument or by --file, not both")
     from gpt2cli.batch.run import run_batch  # heavy: not for --help

@@ -15,7 +15,7 @@ class InputOutput:
     """Where records come from, beside the argument, what is written and where, and how many run."""
 
     file: Path | None = option(
-        None, "Read from FILE, as by the argument; - is stdin.", REPORT,
+        None, "Read from FILE, like the argument; - is stdin.", REPORT,
         kind=FILE, short="-f", usual="the argument, or stdin", settable=False,
     )  # fmt: skip
     jsonl: bool = option(

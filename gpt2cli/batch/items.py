@@ -99,7 +99,7 @@ class InputReader:
 
     def _put(self, pieces: list[bytes], size: int) -> None:
         if size > LONGEST_RECORD:
-            error = PromptError(f"the record has {size} bytes, the most is {LONGEST_RECORD}")
+            error = PromptError(f"the record has {size} bytes, the limit is {LONGEST_RECORD}")
             self._queue.put((error, size))
             return
         record = b"".join(pieces)
@@ -171,7 +171,7 @@ class ItemParser:
         seed = own["seed"].value if "seed" in own else seed_of(self.run_seed, index)
         request = make_request(self.settings.over(own), prompt, seed=seed, index=index)
         if request.search.beams > self.most_beams:
-            expected = f"at most {self.most_beams}, what {{batch_size}} gives the device room for"
+            expected = f"at most {self.most_beams}, the room that {{batch_size}} makes"
             raise UsageError(option="beams", expected=expected, found=request.search.beams)
         return request
 
@@ -248,7 +248,7 @@ def _read_object(text: str) -> dict[str, Any]:
     except ReadError as error:
         raise PromptError(f"the record {error}") from error
     if not isinstance(value, dict):
-        raise PromptError('the record is no JSON object; expected {"prompt": …}')
+        raise PromptError('the record is not a JSON object; expected {"prompt": …}')
     return {name: given for name, given in value.items() if given is not None}
 
 
@@ -263,4 +263,6 @@ def _refuse_half_pairs(record: Mapping[str, Any]) -> None:
     """Refuse what no UTF-8 can write, in any text of a record."""
     half = find_half_pair(record)
     if half is not None:
-        raise PromptError(f"the record has half of a surrogate pair, {half}, which is no character")
+        raise PromptError(
+            f"the record has half of a surrogate pair, {half}, which is not a character"
+        )

@@ -25,8 +25,8 @@ _SYNC_PAUSE: Final = 50  # times as long as the last sync took: on a slow disk i
 
 
 _ENTRY_TYPES: Final = (int, int, str, str, bool)
-_SAME_INPUT: Final = "give the same input, or leave out {resume} to begin anew"
-_BEGIN_ANEW: Final = "remove it to begin anew without {resume}"
+_SAME_INPUT: Final = "use the same input, or start over without {resume}"
+_BEGIN_ANEW: Final = "remove it and start over without {resume}"
 
 Header = Mapping[str, Any]  # what must be the same for a run to be resumed
 
@@ -129,7 +129,7 @@ def read_header(output: Path) -> Header | None:
     path = journal_path(output)
     try:
         if not path.is_file() and path.exists():  # a pipe would be waited for
-            raise OutputError(f"{path} is no regular file; remove it to begin anew")
+            raise OutputError(f"{path} is not a regular file; remove it to start over")
         with path.open("rb") as file:
             return _parse_header(file.readline(), path)
     except FileNotFoundError:
@@ -191,7 +191,7 @@ def _telling_how_to_go_on() -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(
-            f"cannot write the result: {error.strerror}", "{resume} goes on from here"
+            f"cannot write the result: {error.strerror}", "{resume} continues from here"
         ) from error
 
 
@@ -255,7 +255,7 @@ def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int
     while (entry := Entry.read(journal)) is not None:
         item = items.take_next()
         if item is None:
-            fault = f"the input has {done} records, more were begun before"
+            fault = f"the input has {done} records, fewer than the earlier run had started"
             raise OutputError(fault, _SAME_INPUT, option="resume")
         failed = _match_record(item, entry, journal, results, line_number=lines + 1)
         if failed is None:
@@ -280,7 +280,7 @@ def _match_record(
         if entry is None:
             return None
         if entry.record != item.digest:
-            fault = f"record {item.index} of the input is not the one of before"
+            fault = f"record {item.index} of the input is not the same as before"
             raise OutputError(fault, _SAME_INPUT, option="resume")
         if (entry.number, entry.sample) != (item.index, sample):
             raise _damaged(journal.name)
@@ -290,7 +290,7 @@ def _match_record(
                 return None
             raise OutputError(
                 f"line {line_number + sample} of {results.name} is not what the run wrote",
-                "remove it (what is missing is made again), or leave out {resume} to begin anew",
+                "remove it (what is missing is made again), or start over without {resume}",
                 option="resume",
             )
         failed |= entry.failed
@@ -318,7 +318,7 @@ def _refuse_difference(before: Header, now: Header) -> None:
         if values[0] != values[1]:
             raise UsageError(
                 f"the run was begun with {name} {values[0]}, now it is {values[1]}",
-                "give the same, or begin anew without {resume}",
+                "use the same as before, or start over without {resume}",
                 option="resume",
             )
 

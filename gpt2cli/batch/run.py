@@ -47,7 +47,7 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
             return exit_codes.DONE  # nobody reads any more
         if interrupted:
             if journal is not None:
-                told = f"interrupted after {view.records} records; --resume goes on from there"
+                told = f"interrupted after {view.records} records; --resume continues from there"
                 notes.note(told)
             return exit_codes.INTERRUPTED
         notes.note(view.summarise())
@@ -154,7 +154,7 @@ def _find_resumable(source: _Input, io: InputOutput) -> Path | None:
     path = io.output
     if path is None or is_direct(path):
         if io.resume:
-            raise UsageError(f"{path} is no file that could be gone on with", option="resume")
+            raise UsageError(f"{path} is not a file that can be continued", option="resume")
         return None
     for written in (path, journal_path(path)):
         refuse_overwriting(written, [], stdin=source.descriptor)

@@ -140,7 +140,7 @@ def _load(dialogue: Dialogue, argument: str) -> None:
 def _reset(dialogue: Dialogue, argument: str) -> None:
     dialogue.chat.conversation = dialogue.chat.conversation.forget()
     dialogue.save_session()
-    dialogue.notes.report("the conversation begins anew")
+    dialogue.notes.report("the conversation starts over")
 
 
 def _context(dialogue: Dialogue, argument: str) -> None:
@@ -164,10 +164,10 @@ COMMANDS: Final[Mapping[str, ChatCommand]] = {
         "/set [OPTION [VALUE]]",
         "show or change a sampling or limit option",
         _set,
-        more="OPTION is one of the command line's, as temperature or max-new-tokens; on and off\n"
-        "are the values of a switch, default takes a change back. A repeatable one takes a text\n"
-        'or a JSON array: /set stop ["\\n", "."]. It holds from the next reply on: that one\n'
-        "has the seed that was set, the one after it the next number.",
+        more="OPTION is named as on the command line, such as temperature or max-new-tokens.\n"
+        "A switch is on or off; the value default undoes a change. A repeatable option takes\n"
+        'a text or a JSON array: /set stop ["\\n", "."]. Changes hold from the next reply on:\n'
+        "it has the seed that was set, the reply after it the next number.",
     ),
     "/show": ChatCommand("/show", "show the model, the names and all settings", _show),
     "/undo": ChatCommand("/undo", "take the last turn back", _undo),
@@ -176,7 +176,7 @@ COMMANDS: Final[Mapping[str, ChatCommand]] = {
         "draw the last reply anew",
         _regenerate,
         more="If a seed was set it is the same reply, unless another option has changed.\n"
-        "/set seed with the seed that /stats told of a reply gives that one back.",
+        "To get an earlier reply back, first /set seed to the one that /stats showed for it.",
     ),
     "/edit": ChatCommand(
         "/edit",
@@ -188,13 +188,13 @@ COMMANDS: Final[Mapping[str, ChatCommand]] = {
         "/save FILE",
         "save the conversation as JSON",
         _save,
-        more="A file that holds something else than a conversation is not written over.",
+        more="A file that is not a saved conversation is not overwritten.",
     ),
     "/load": ChatCommand(
         "/load FILE",
-        "go on with a saved conversation instead of this one",
+        "continue a saved conversation instead of this one",
         _load,
-        more="Its system text and names hold from then on; the settings stay.",
+        more="Its system text and names replace yours; the settings stay.",
     ),
     "/reset": ChatCommand("/reset", "forget all turns; the system text stays", _reset),
     "/context": ChatCommand(
@@ -203,7 +203,7 @@ COMMANDS: Final[Mapping[str, ChatCommand]] = {
         _context,
         more="That is the exact text, and how many tokens are left for message and reply.",
     ),
-    "/stats": ChatCommand("/stats", "tell speeds, counts and the seed of the last reply", _stats),
+    "/stats": ChatCommand("/stats", "show speeds, counts and the seed of the last reply", _stats),
     "/exit": ChatCommand("/exit", "leave, as Ctrl-D does", _exit),
 }
 
@@ -217,7 +217,7 @@ def _path(argument: str, command: str) -> Path:
     try:
         path = Path(argument).expanduser()
     except RuntimeError as error:
-        raise UsageError(f"{command}: there is no such user as in {argument}") from error
+        raise UsageError(f"{command}: there is no user with the name in {argument}") from error
     if "\0" in argument:
         raise UsageError(f"{command}: expected a file's name, which has no NUL")
     return path

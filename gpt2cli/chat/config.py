@@ -23,7 +23,7 @@ class ChatConfig:
         kind=TEXT, metavar="NAME", usual="Bot", settable=False,
     )  # fmt: skip
     system: str | None = option(
-        None, "Text before the conversation, kept when old turns go.", _CHAT,
+        None, "Text before the conversation, kept when old turns are dropped.", _CHAT,
         kind=TEXT, settable=False,
     )  # fmt: skip
     template: str = option(
@@ -32,8 +32,8 @@ class ChatConfig:
         usual="auto: DialoGPT's if the model's config.json says so", settable=False,
     )  # fmt: skip
     session: Path | None = option(
-        None, "Keep the conversation in FILE after each turn, and take it up again from there.",
-        _CHAT, kind=FILE, usual="it is not kept", settable=False,
+        None, "Keep the conversation in FILE after each turn, and continue it the next time.",
+        _CHAT, kind=FILE, usual="it is not saved", settable=False,
     )  # fmt: skip
     json: bool = option(
         False, "Print one JSON record per turn, not text.", REPORT, kind=SWITCH, settable=False

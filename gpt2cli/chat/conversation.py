@@ -141,7 +141,7 @@ class SessionFile:
         """
         if _read(self.path) != self._known:
             raise ConversationError(
-                f"{self.path} was changed by another process and is left alone; "
+                f"{self.path} was changed by another process and is not overwritten; "
                 "/save FILE keeps this conversation elsewhere"
             )
         now = self._clock()
@@ -179,7 +179,7 @@ def _parse(path: Path, data: bytes) -> Conversation:
     except (ValueError, UsageError) as error:
         reason = str(error)[:_LONGEST_REASON]
     raise ConversationError(
-        f"{path} is no saved conversation ({reason}); expected what /save or --session wrote"
+        f"{path} is not a saved conversation ({reason}); expected what /save or --session wrote"
     )
 
 

@@ -140,7 +140,7 @@ class Dialogue:
         if exchange.finish.reason is FinishReason.CONTEXT:
             self._tell_once(
                 f"stopped at the model's limit of {self.chat.n_positions} tokens; "
-                "the next message makes the oldest turns go"
+                "the next message drops the oldest turns"
             )
         if self.source.on_terminal and not exchange.reply:
             self.notes.note("the model said nothing")

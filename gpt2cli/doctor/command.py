@@ -46,7 +46,7 @@ def doctor(
         typer.Argument(
             metavar="FOLDER ...",
             show_default=False,
-            help="Model folders of your own, to look at as at those in the cache.",
+            help="Model folders of your own to check, beside those in the cache.",
         ),
     ] = None,
     settings: Settings,

@@ -99,7 +99,7 @@ def diagnose(
     `folders`: models of the user's own, beside those in the cache. `spell`: how the command line
     writes an option.
     """
-    listener.stage("looking at versions and libraries")
+    listener.stage("checking versions and libraries")
     versions = find_versions(_PACKAGES)
     providers, cuda, broken = _look_at_runtime()
     listener.stage("reading the models")
@@ -109,7 +109,7 @@ def diagnose(
     if broken is None:
         listener.stage(f"running a step of {_MODEL}")
         step = _run_step(asked, _Silent(), spell)
-    listener.stage("asking the hub")
+    listener.stage("contacting the hub")
     hub = ask_hub(offline=offline or find_offline_variable() is not None, ask=ask)
     asked_for = [model for model in models if verify or not model.cached]
     return Diagnosis(
@@ -152,7 +152,7 @@ def find_problems(
         yield Problem(f"the driver runs CUDA {cuda.driver_version}, {needed}", "update the driver")
     if hub.reached is False:
         told = f"{hub.endpoint} cannot be reached ({hub.reason})"
-        yield Problem(told, "models that are here run all the same")
+        yield Problem(told, "models that are on this machine still run")
     for model in models:
         if model.fault is not None:
             advice = f"gpt2 models rm {Path(model.path).name}" if model.cached else None

@@ -74,7 +74,7 @@ def ask_driver() -> Driver:
     try:
         return _ask_library(library)
     except AttributeError as error:  # a stub, or something else by that name
-        return Driver(reason=f"{name} is no NVIDIA driver ({error})")
+        return Driver(reason=f"{name} is not an NVIDIA driver ({error})")
 
 
 def find_device(

@@ -104,7 +104,7 @@ def explain_failure(
     `by_rows`: fewer rows would take less memory.
     """
     if is_out_of_memory(error):
-        advice = "take a smaller model, or a lower {precision}"
+        advice = "use a smaller model, or a lower {precision}"
         if by_rows:
             advice = "run fewer rows at once ({batch_size}, {samples}, {beams})"
         elsewhere = "" if device.kind == "cpu" else ", or use {device} cpu"
@@ -157,14 +157,14 @@ def refuse_unloaded(device: Device, missing: Mapping[str, str], logged: str) -> 
         return refuse(device, "ONNX Runtime ran it on the CPU without saying why", CUDA_PIP)
     reason = found["reason"].strip()
     if "libcuda.so" in reason or "undefined symbol: cu" in reason:
-        told = f"the NVIDIA driver is none, or too old ({reason})"
+        told = f"there is not an NVIDIA driver, or it is too old ({reason})"
         return refuse(device, told, "install an NVIDIA driver")
     return refuse(device, f"the CUDA provider cannot be loaded ({reason})", CUDA_PIP)
 
 
 def refuse(device: Device, reason: str, advice: str) -> DeviceError:
     """Return the failure of a device, with what mends it: the CPU if it is another, or `advice`."""
-    elsewhere = "`gpt2 doctor` may tell more" if device.kind == "cpu" else "use {device} cpu"
+    elsewhere = "`gpt2 doctor` may say more" if device.kind == "cpu" else "use {device} cpu"
     mended = f", or: {advice}" if advice else ""
     return DeviceError(reason, elsewhere + mended, option="device", value=device)
 

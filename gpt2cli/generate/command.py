@@ -77,7 +77,7 @@ def generate(
     """
     io = settings.make(InputOutput)
     if settings.values["logprobs"] is not None and not io.json:
-        raise UsageError(option="logprobs", expected="{json} too, whose records tell them")
+        raise UsageError(option="logprobs", expected="{json} too, whose records hold them")
     files, stdin = [io.file] if io.file else [], find_stdin()
     example = 'gpt2 generate "Once upon a time"'
     [text] = read_texts("prompt", prompt, files, stdin=stdin, example=example)

@@ -16,7 +16,7 @@ from gpt2cli.errors import PackageError, PromptError, UsageError
 from gpt2cli.spelling import find_lacking_bytes, find_unwritable, name_characters
 
 _NOTHING_FITS: Final = "NoExtensionBias"  # llguidance 1.9's word
-_NOTHING_MATCHES: Final = "expected something that a text can be, found what nothing matches"
+_NOTHING_MATCHES: Final = "expected a pattern that some text matches, found one that none does"
 # Where any white space may stand a model can go on with it for ever.
 _JSON_FORM: Final[Any] = {
     "whitespace_flexible": False,
@@ -73,7 +73,7 @@ class ConstraintCompiler:
             reason = _shorten(matcher.get_error())
             if self._lacking and reason == _NOTHING_MATCHES:
                 named = name_characters(find_unwritable(config.regex or "", self._lacking))
-                reason = f"needs {named or 'characters'}, which no token of the model spells"
+                reason = f"needs {named or 'characters'}, which no token of the model can write"
             raise UsageError(reason, option=config.field)
         return Constraint(matcher, self._vocab_size)
 
@@ -107,7 +107,7 @@ class ConstraintCompiler:
         for text in texts:
             if unwritable := find_unwritable(text, self._lacking):
                 named = name_characters(unwritable)
-                fault = f"needs {named}, which no token of the model spells"
+                fault = f"needs {named}, which no token of the model can write"
                 raise UsageError(fault, option=config.field)
 
 
@@ -156,7 +156,7 @@ class Constraint:
         if self._matcher.is_error():
             reason = _shorten(self._matcher.get_error())
             if reason == _NOTHING_MATCHES:
-                reason = "no token of the model goes on from here"
+                reason = "no token of the model can come next"
             raise PromptError(f"the constraint cannot be followed: {reason}")
 
 

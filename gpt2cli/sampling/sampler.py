@@ -82,7 +82,7 @@ class Sampler:
         if np.isfinite(self._leave_out_missing(logits).max()):  # of NaN and others: NaN
             return PromptError(
                 "every token is forbidden here",
-                "ask less of {ban}, {no_repeat_ngram}, {min_new_tokens}, {choice}, {regex} or "
+                "relax {ban}, {no_repeat_ngram}, {min_new_tokens}, {choice}, {regex} or "
                 "{json_schema}",
             )
         return ModelError(BAD_LOGITS)

@@ -176,7 +176,7 @@ def _translated(folder: Path, origin: Mapping[str, Any] | None = None) -> Iterat
         damaged = ", ".join(find_damaged(folder)) if repo else ""
         if not damaged:
             raise ModelError(str(error)) from error
-        mended = f"`gpt2 models pull {repo}` mends it"
+        mended = f"`gpt2 models pull {repo}` repairs it"
         raise ModelError(f"the download of {repo} is damaged: {damaged}; {mended}") from error
     except OSError as error:
         raise ModelError(f"{folder} cannot be read: {error.strerror or error}") from error

@@ -110,7 +110,7 @@ class Hub:
         if not file.is_whole(path):
             path = fetch(anew=True)
             if not file.is_whole(path):
-                reason = f"{file.name} of {repo} did not arrive as the hub lists it"
+                reason = f"{file.name} of {repo} is not what the hub lists"
                 raise HubError(reason, "try later")
         return path
 

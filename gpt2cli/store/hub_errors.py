@@ -39,16 +39,17 @@ def translate(repo: str, revision: str, error: Exception) -> HubError:
             return _translate_status(repo, error.response.status_code)
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return HubError(
-                f"{lost}: the disk is full", "make room, or set HF_HOME to another place"
+                f"{lost}: the disk is full",
+                "free some space, or set HF_HOME to a folder on another disk",
             )
         case OSError() if error.errno is not None and error.filename is not None:
             advice = "set HF_HOME to a folder that can be written"
             return HubError(f"{lost}: {error.filename}: {error.strerror}", advice)
         case errors.HFValidationError():
-            return HubError(f"{repo} is no hub id", "expected owner/name as the hub has it")
+            return HubError(f"{repo} is not a hub id", "expected owner/name as the hub has it")
         case JSONDecodeError() | TypeError() | LookupError() | errors.FileMetadataError():
             return HubError(
-                f"what answered for the hub, asked for {repo}, is not the hub",
+                f"the answer about {repo} did not come from the hub",
                 "check HF_ENDPOINT and the proxy, and whether the network wants a login first",
             )
     lines = str(error).strip().splitlines()
@@ -61,6 +62,6 @@ def _translate_status(repo: str, status: int) -> HubError:
     if status in _NO_TOKEN:
         return HubError(reason, "set HF_TOKEN to a token that may read it")
     if status == _TOO_MANY:
-        advice = "wait some minutes, or set HF_TOKEN, with which more are allowed"
+        advice = "wait some minutes, or set HF_TOKEN, which allows more"
         return HubError(f"{reason} (too many requests)", advice)
     return HubError(reason, "try later")

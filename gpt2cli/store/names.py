@@ -70,13 +70,17 @@ def parse_name(name: str) -> ModelName:
     if _HUB_ID.fullmatch(name):
         return HubName(name)
     if "/" in name or "\\" in name or name.startswith((".", "~")):
-        raise ModelError(f"model {name!r}: there is no such folder, and it is no hub id owner/name")
+        raise ModelError(
+            f"model {name!r}: there is no such folder, and it is not a hub id (owner/name)"
+        )
     aliases = [STARTER, *HUB_ALIASES]
     nearest = _find_nearest(name, aliases)
     names = (
         f"did you mean {' or '.join(nearest)}?" if nearest else f"names are {', '.join(aliases)}."
     )
-    raise ModelError(f"unknown model {name!r}: {names} Also a hub id owner/name, or a folder.")
+    raise ModelError(
+        f"unknown model {name!r}: {names} A hub id (owner/name) or a folder works too."
+    )
 
 
 def _find_nearest(name: str, aliases: Sequence[str]) -> list[str]:

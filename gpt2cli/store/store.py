@@ -122,7 +122,7 @@ class Store:
         self._refuse_revision(name)
         folder = STARTER_FOLDER if isinstance(meaning, StarterName) else meaning.path
         if is_model_folder(folder):
-            raise UsageError(f"{folder} is a model folder already; expected a checkpoint")
+            raise UsageError(f"{folder} is already a model folder; expected a checkpoint")
         return Checkpoint(folder, local_origin(folder))
 
     def _find_default(self) -> StoredModel:
@@ -141,7 +141,7 @@ class Store:
                 raise
             reason = error.fault
             if remembered:
-                reason = f"{memory.hub_failure}; `gpt2 models pull {DEFAULT_MODEL}` asks again"
+                reason = f"{memory.hub_failure}; `gpt2 models pull {DEFAULT_MODEL}` tries again"
             if not store._is_offline():
                 remember_default(DefaultMemory(False, time.time(), reason, describe_way()))
             self.listener.note(
@@ -179,7 +179,7 @@ class Store:
         if self.scratch is None and self.precision not in (AUTO, folder.precision):
             raise UsageError(
                 option="precision",
-                expected=f"{folder.precision}, which the model folder is in",
+                expected=f"{folder.precision}, the precision of this model folder",
                 found=self.precision,
                 advice="export its checkpoint again for another precision",
             )

@@ -130,7 +130,7 @@ class FileResultWriter(ResultWriter):
         if self._file.tell():
             self._finish(None, None, None)
             self._kept = True
-            notes.note(f"interrupted; what was made until then is in {self._path}")
+            notes.note(f"interrupted; what was made so far is in {self._path}")
 
     def __exit__(
         self,

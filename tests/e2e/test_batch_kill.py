@@ -127,7 +127,7 @@ def test_out_of_space_it_ends_with_one_line_and_goes_on(
     batch = Batch(whole.program, whole.file, tmp_path / "out")
     command = f'ulimit -f 8; "$GPT2" {" ".join(batch.arguments)} {batch.file}'
     done = batch.program.run_shell(command)
-    told = "gpt2: error: cannot write the result: File too large; --resume goes on from here\n"
+    told = "gpt2: error: cannot write the result: File too large; --resume continues from here\n"
     assert done == Finished(1, b"", told)
     assert batch.out.stat().st_size % 512 == 0
     batch.run("--resume")

@@ -118,7 +118,7 @@ def test_a_result_file_has_what_was_made(program: Program, tmp_path: pathlib.Pat
         press_ctrl_c(process)
         done = finish(process)
     assert (done.code, done.out) == (130, b"")
-    assert done.err == f"gpt2: interrupted; what was made until then is in {file}\n"
+    assert done.err == f"gpt2: interrupted; what was made so far is in {file}\n"
     reasons = [json.loads(line)["finish_reason"] for line in file.read_text().splitlines()]
     assert reasons[0] == "length"
     assert len(reasons) < 5000

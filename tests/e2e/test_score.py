@@ -102,7 +102,7 @@ def test_ctrl_c_keeps_what_was_scored_in_a_file(
     done = terminal.finish()
     assert done.code == 130
     assert "\x1b[?25h" in done.err  # the cursor is back
-    assert re.search(r"\x1b\[2Kgpt2: interrupted; what was made until then is in .*\n$", done.err)
+    assert re.search(r"\x1b\[2Kgpt2: interrupted; what was made so far is in .*\n$", done.err)
     assert all(re.fullmatch(r'-[\d.]+\t".*"', li) for li in file.read_text().splitlines())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["long.txt", "scores"]
 

@@ -147,7 +147,7 @@ def _spoil(value: float) -> Callable[[dict[str, FloatArray]], None]:
         (_spoil(-math.inf), "wte.weight holds NaN or infinity"),
         (
             _with("ln_f.bias", np.ones(4, np.float32)),
-            "ln_f.bias is there twice, as ln_f.bias and as transformer.ln_f.bias",
+            "ln_f.bias occurs twice, as ln_f.bias and as transformer.ln_f.bias",
         ),
     ],
 )

@@ -180,7 +180,7 @@ def test_what_was_left_out_is_told_in_one_printable_line(tmp_path: pathlib.Path)
     convert(source, tmp_path / "out", note=notes.append)
     assert notes == [
         "a\\nb. was left off the names of all weights; "
-        "score.* was left out, since the language model has no use for it"
+        "score.* was left out; the language model does not use it"
     ]
 
 

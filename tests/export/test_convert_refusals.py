@@ -87,7 +87,7 @@ def test_what_is_no_model_folder_is_never_replaced(
     """Not even with force; it is told before any work, and nothing is touched."""
     place(tmp_path / "out")
     before = list_tree(tmp_path)
-    with pytest.raises(OutputError, match="choose another place"):
+    with pytest.raises(OutputError, match="choose another name"):
         convert(checkpoint, tmp_path / "out", force=force, report=pytest.fail)
     assert list_tree(tmp_path) == before
 
@@ -127,7 +127,7 @@ def test_a_folder_that_appears_meanwhile_is_not_replaced(
         if stage == CHECKING:
             _place_folder(out)
 
-    with pytest.raises(OutputError, match="choose another place"):
+    with pytest.raises(OutputError, match="choose another name"):
         convert(checkpoint, out, force=True, report=place_at_the_check)
     assert list_tree(tmp_path) == {"out": None, "out/thesis.txt": b"mine"}
 

@@ -141,7 +141,7 @@ def test_a_damaged_file_is_one_line(
         (join({}, b"abc"), "it has 13 bytes, more or fewer than its header says"),
         (
             b"PK\3\4\0\0\1\0ab",
-            "it is no safetensors file, its header would have 281475044035408 bytes",
+            "it is not a safetensors file, its header would have 281475044035408 bytes",
         ),
         (join(b"{]", b""), r"its header is damaged \(.* at line 1 column 2\)"),
     ],

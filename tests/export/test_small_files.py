@@ -33,14 +33,14 @@ def _refusal(text: str | bytes) -> str:
         ('{"a"', "is not JSON: Expecting ':' delimiter (character 5)"),
         ("[1,\n2", "is not JSON: Expecting ',' delimiter (line 2, column 2)"),
         ("{'a': 1}", "is not JSON: Expecting property name enclosed in double quotes (character 2"),
-        ('{"a": NaN}', "is not JSON: NaN is no number there"),
-        ("[-Infinity]", "is not JSON: -Infinity is no number there"),
+        ('{"a": NaN}', "is not JSON: NaN is not a JSON number"),
+        ("[-Infinity]", "is not JSON: -Infinity is not a JSON number"),
         ("[1e999]", "has a number that is too large: 1e999"),
         ("9" * 401, "has a number of 401 digits"),
         ("9" * 5000, "has a number of 5000 digits"),
         ('{"b": 1, "a": 1, "a": 2}', 'has the key "a" twice'),
-        (r'["\ud83d"]', r"has half of a surrogate pair, \ud83d, which is no character"),
-        (r'{"\uDE00": 1}', r"has half of a surrogate pair, \ude00, which is no character"),
+        (r'["\ud83d"]', r"has half of a surrogate pair, \ud83d, which is not a character"),
+        (r'{"\uDE00": 1}', r"has half of a surrogate pair, \ude00, which is not a character"),
         ("[" * 100_000, "is nested too deeply"),
         ("[" * 101 + "]" * 101, "is nested too deeply"),
         (b'"\xe4"', "is not valid UTF-8 (byte 1); convert it, for example with `iconv -f latin1 -"),
@@ -127,8 +127,8 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: pathlib.Path) -> N
     """A pipe that nobody writes, a device without end, a folder, a name that no file can have."""
     os.mkfifo(tmp_path / "pipe")
     for path, told in [
-        (tmp_path / "pipe", "is no regular file"),
-        (pathlib.Path("/dev/zero"), "is no regular file"),
+        (tmp_path / "pipe", "is not a regular file"),
+        (pathlib.Path("/dev/zero"), "is not a regular file"),
         (tmp_path, "is a directory"),
         (tmp_path / "a\0b", "no file can have this name"),
         (tmp_path / "\ud83d", "no file can have this name"),
@@ -160,5 +160,5 @@ def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
 def test_what_is_no_object_is_told(tmp_path: pathlib.Path) -> None:
     """JSON of another kind."""
     (tmp_path / "file").write_text("[]")
-    with pytest.raises(ReadError, match="holds no JSON object"):
+    with pytest.raises(ReadError, match="is not a JSON object"):
         read_object(tmp_path / "file")

@@ -286,7 +286,7 @@ def test_the_files_of_another_kind_are_refused_by_name(
     with pytest.raises(CheckpointError) as caught:
         read_tokenizer(tmp_path)
     assert caught.value.faults == (
-        f"the tokenizer is {kind} ({name}), expected byte-level BPE as GPT-2's: "
+        f"the tokenizer is {kind} ({name}), expected byte-level BPE like GPT-2's: "
         "tokenizer.json, or vocab.json and merges.txt",
     )
 

@@ -60,7 +60,7 @@ def test_a_record_that_does_not_fit_its_checksum_is_told(
     content = bytearray(path.read_bytes())
     content[content.index(f"archive/{record}".encode()) + len(f"archive/{record}")] ^= 0x10
     path.write_bytes(content)
-    assert refuse_file(path) == f"its record {record} is damaged: the checksum is another"
+    assert refuse_file(path) == f"its record {record} is damaged: its checksum differs"
 
 
 def test_a_file_that_shrinks_after_it_was_opened_is_told(tmp_path: pathlib.Path) -> None:

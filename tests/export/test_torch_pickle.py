@@ -122,7 +122,7 @@ def test_a_name_near_an_allowed_one_is_refused(module: str, name: str) -> None:
     """Module and name must both be those of the short list; nothing after a dot is followed."""
     assert refuse(program(glob(module, name))).startswith("it asks for ")
     untold = b"\x80\x04" + number(1) + number(2) + b"\x93."  # two names from the stack
-    assert refuse(untold) == "it asks for a name that is no text"
+    assert refuse(untold) == "it asks for a name that is not text"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_build_changes_no_tensor() -> None:
 def test_a_call_with_other_arguments_is_refused(function: bytes, arguments: bytes) -> None:
     """The allowed names are no functions either: only the calls that torch writes are known."""
     assert refuse(program(function, arguments, REDUCE)) == (
-        "it rebuilds something that is no tensor"
+        "it rebuilds something that is not a tensor"
     )
 
 
@@ -192,7 +192,7 @@ def test_a_count_that_is_none_is_refused(bad: bytes) -> None:
     whole = storage("F32", "0", 2)
     kind = glob("torch", "FloatStorage")
     nine = rebuild(whole, number(0), sizes([1] * 9), sizes([1] * 9))
-    assert refuse(program(nine)) == "a tensor of it has 9 dimensions"
+    assert refuse(program(nine)) == "one of its tensors has 9 dimensions"
     for value in (
         rebuild(whole, number(0), group(bad), sizes([1])),
         rebuild(whole, number(0), sizes([2]), group(bad)),
@@ -200,7 +200,7 @@ def test_a_count_that_is_none_is_refused(bad: bytes) -> None:
         group(text("storage"), kind, text("0"), text("cpu"), bad) + b"Q",
     ):
         assert refuse(program(table({"x": value}))) == (
-            "a tensor of it has a size, stride or offset that is no count"
+            "one of its tensors has a size, stride or offset that is not a count"
         )
 
 
@@ -217,7 +217,7 @@ def test_a_count_that_is_none_is_refused(bad: bytes) -> None:
 )
 def test_a_persistent_id_that_is_no_storages_is_refused(identity: bytes) -> None:
     """Another type, another first word, another class, a key that is no text, one part short."""
-    assert refuse(program(identity, b"Q")) == "it refers to something that is no storage"
+    assert refuse(program(identity, b"Q")) == "it refers to something that is not a storage"
 
 
 # Blow-ups.

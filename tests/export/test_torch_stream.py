@@ -84,7 +84,7 @@ def test_a_part_of_a_storage_begins_at_its_start(path: pathlib.Path) -> None:
     [
         (part(1, 2), 1, "x reaches beyond its storage"),
         (part(3, 2), 0, "the storage of x is too short for its elements"),
-        (part(-1, 2), 0, "a tensor of it has a size, stride or offset that is no count"),
+        (part(-1, 2), 0, "one of its tensors has a size, stride or offset that is not a count"),
         (
             storage("F32", "0", 4, b"N", b"N"),
             0,
@@ -116,17 +116,17 @@ def test_a_part_that_the_storage_does_not_hold_is_refused(
         ({"keys": program(listing())}, "the storage of x is missing"),
         (
             {"keys": program(listing(text("0"), text("1")))},
-            "it lists a storage of which its table says nothing",
+            "it lists a storage that its table does not mention",
         ),
         ({"keys": program(listing(text("0"), text("0")))}, "it lists a storage twice"),
         ({"pickled": program(EMPTY_TUPLE)}, "it holds no table of tensors"),
         (
             {"pickled": program(table({"x": vector(), "y": vector(elements=3)}))},
-            "it tells two things about one storage",
+            "it describes one storage in two ways",
         ),
         (
             {"pickled": program(table({"x": vector(elements=1)}))},
-            "a storage of it has another length than its table says",
+            "one of its storages has another length than its table says",
         ),
         (
             {"pickled": program(table({"x": vector(elements=2**48)}))},
@@ -148,7 +148,7 @@ def test_a_storage_of_another_length_is_refused(path: pathlib.Path, count: int) 
     """Its own header, before the elements, says it too."""
     content = stream(_ONE_VECTOR, {"0": _TWO})
     content = content[: -len(_TWO) - 8] + struct.pack("<q", count) + _TWO
-    assert refuse(path, content) == "a storage of it has another length than its table says"
+    assert refuse(path, content) == "one of its storages has another length than its table says"
 
 
 # Damage.

@@ -64,7 +64,7 @@ def test_a_prefix_stands_before_head_and_masks_too(tmp_path: pathlib.Path) -> No
     assert faults == []
     assert notes == [
         "module. was left off the names of all weights",
-        "score.* was left out, since the language model has no use for it",
+        "score.* was left out; the language model does not use it",
     ]
 
 
@@ -100,7 +100,7 @@ def test_a_head_of_another_task_is_left_out_and_told(
     """The language model beside it is whole."""
     faults, notes = look(tmp_path, {**make_tensors(SMALLEST_SHAPE), head: _ONE})
     assert faults == []
-    assert notes == [f"{told} was left out, since the language model has no use for it"]
+    assert notes == [f"{told} was left out; the language model does not use it"]
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -157,8 +157,8 @@ def test_one_weight_under_two_names_is_told_by_both(prefix: str) -> None:
     names = [f"{prefix}{n}" for n in ("wte.weight", "ln_f.bias", "transformer.ln_f.bias")]
     heads = [f"{prefix}lm_head.decoder.weight", f"{prefix}lm_head.weight"]
     assert find_published([*names, *heads]).faults == [
-        f"lm_head.weight is there twice, as {heads[0]} and as {heads[1]}",
-        f"ln_f.bias is there twice, as {prefix}ln_f.bias and as {prefix}transformer.ln_f.bias",
+        f"lm_head.weight occurs twice, as {heads[0]} and as {heads[1]}",
+        f"ln_f.bias occurs twice, as {prefix}ln_f.bias and as {prefix}transformer.ln_f.bias",
     ]
 
 

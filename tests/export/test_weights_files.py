@@ -186,7 +186,7 @@ def test_a_shard_outside_the_folder_is_refused_unopened(folder: pathlib.Path, sh
     write_index(folder, {"weight_map": {"transformer.wte.weight": shard}})
     [fault] = faults_of(folder)
     assert fault.startswith(f"{_INDEX} names the shard ")
-    assert fault.endswith("which is no plain file name")
+    assert fault.endswith("which is not a plain file name")
 
 
 @pytest.mark.parametrize(

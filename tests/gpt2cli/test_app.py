@@ -55,7 +55,7 @@ def test_a_full_memory_is_one_line_that_says_what_takes_less() -> None:
     result = run_and_raise(MemoryError())
 
     assert result.exit_code == 1
-    assert result.stderr.startswith("gpt2: error: the memory is full; take shorter texts, ")
+    assert result.stderr.startswith("gpt2: error: out of memory; use shorter texts, ")
 
 
 def test_a_reader_who_left_is_success() -> None:
@@ -107,7 +107,7 @@ def test_version_is_one_line_on_stdout() -> None:
         ),
         (
             ["generate", "-5 degrees"],
-            "gpt2: error: No such option: -5; a text that begins with - comes after -- (see gpt2 "
+            "gpt2: error: No such option: -5; put -- before a text that begins with - (see gpt2 "
             "generate --help)\n",
         ),
         (
@@ -125,7 +125,7 @@ def test_version_is_one_line_on_stdout() -> None:
         ),
         (
             ["generate", "a", "b"],
-            "gpt2: error: Got unexpected extra argument(s) (b); a text with spaces stands in "
+            "gpt2: error: Got unexpected extra argument(s) (b); put a text with spaces in "
             "quotes (see gpt2 generate --help)\n",
         ),
     ],

@@ -155,13 +155,13 @@ SOME = values_of(GenerationConfig(), BeamConfig(), ConstraintConfig(), SampleCon
             {"min_new_tokens": 6, "max_new_tokens": 5},
             "min_new_tokens: expected at most max_new_tokens, 5, found 6",
         ),
-        ({"regex": "a", "choice": ("b",)}, "regex: expected no choice beside it"),
+        ({"regex": "a", "choice": ("b",)}, "regex: expected no choice together with it"),
         ({"beams": 2, "samples": 3}, "samples: expected at most beams, 2, found 3"),
         (
             {"beams": 2, "overflow": Overflow.SLIDE},
             "overflow: expected stop or error with beams, found slide",
         ),
-        ({"beams": 2, "json_schema": "{}"}, "json_schema: expected no beams beside it"),
+        ({"beams": 2, "json_schema": "{}"}, "json_schema: expected no beams together with it"),
     ],
     ids=str,
 )
@@ -179,5 +179,5 @@ def test_configurations_check_themselves_when_they_are_built() -> None:
     """However they are built."""
     with pytest.raises(UsageError, match="min_new_tokens: expected at most max_new_tokens"):
         GenerationConfig(min_new_tokens=2, max_new_tokens=1)
-    with pytest.raises(UsageError, match="regex: expected no choice beside it"):
+    with pytest.raises(UsageError, match="regex: expected no choice together with it"):
         ConstraintConfig(choice=("a",), regex="b")

@@ -143,7 +143,7 @@ def test_a_variable_that_comes_first_is_told(keep: Keep, monkeypatch: pytest.Mon
     """Else it would seem that nothing was kept."""
     monkeypatch.setenv("GPT2_TOP_K", "3")
     result = invoke("config", "set", "top_k", "5")
-    assert "gpt2: GPT2_TOP_K is set, and comes first\n" in result.stderr
+    assert "gpt2: GPT2_TOP_K is set, and takes precedence\n" in result.stderr
 
 
 def test_a_file_with_a_wrong_key_or_value_can_be_mended(keep: Keep) -> None:

@@ -42,7 +42,7 @@ def test_weights_that_are_left_out_are_told_in_one_line(
 
     assert result.exit_code == 0
     assert [line for line in result.stderr.splitlines() if "v_head" in line] == [
-        "gpt2: v_head.* was left out, since the language model has no use for it"
+        "gpt2: v_head.* was left out; the language model does not use it"
     ]
 
 

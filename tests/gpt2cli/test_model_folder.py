@@ -87,7 +87,7 @@ def test_only_what_export_wrote_is_a_model_folder(
 
 def test_another_folder_is_refused(tmp_path: pathlib.Path) -> None:
     """The error says what is missing."""
-    assert read_error(tmp_path) == f"{tmp_path} is no model folder: it has no export.json"
+    assert read_error(tmp_path) == f"{tmp_path} is not a model folder: it has no export.json"
 
 
 def test_a_missing_file_is_named(folder: pathlib.Path) -> None:
@@ -114,7 +114,7 @@ def test_all_damaged_files_are_named_at_once(folder: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"null"])
 def test_a_damaged_manifest_is_refused(folder: pathlib.Path, content: bytes) -> None:
-    """export.json that is no JSON object is damaged."""
+    """export.json that is not a JSON object is damaged."""
     (folder / "export.json").write_bytes(content)
     assert "export.json is damaged" in read_error(folder)
 
@@ -186,7 +186,7 @@ def test_a_file_that_is_a_pipe_is_not_waited_for(folder: pathlib.Path) -> None:
     (folder / "model.onnx").unlink()
     os.mkfifo(folder / "model.onnx")
     change_manifest(folder, lambda manifest: manifest["files"]["model.onnx"].update(size=0))
-    assert "model.onnx is no regular file" in read_error(folder)
+    assert "model.onnx is not a regular file" in read_error(folder)
 
 
 def test_another_graph_version_is_told_by_number(folder: pathlib.Path) -> None:
@@ -201,7 +201,7 @@ def test_a_manifest_that_is_no_file_is_none(folder: pathlib.Path) -> None:
     """A folder named export.json makes no model folder."""
     (folder / "export.json").unlink()
     (folder / "export.json").mkdir()
-    assert "is no model folder" in read_error(folder)
+    assert "is not a model folder" in read_error(folder)
 
 
 def test_an_intact_folder_has_no_damage(folder: pathlib.Path) -> None:

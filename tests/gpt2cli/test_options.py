@@ -260,7 +260,7 @@ def test_what_is_no_value_is_an_error_that_names_the_variable_or_the_file_and_ke
         ("[top_k]", "top_k: expected a whole number 0 or more, found {}"),
         (
             "[generate]\ntop_k = 1",
-            "expected settings in no table, found [generate]; "
+            "expected settings outside of tables, found [generate]; "
             "`gpt2 config unset generate` removes it",
         ),
     ],

@@ -174,9 +174,9 @@ def test_characters_without_a_token_are_told_once(tmp_path: pathlib.Path) -> Non
         tokenizer.encode(text)
     tokenizer.note_unwritable("--stop", ["a", "\n \t"])
     assert notes == [
-        "the text has ' ', which no token of the model spells",
-        r"the text has '\xe9', which no token of the model spells",
-        r"--stop has ' ', '\t', which no token of the model spells",
+        "the text has ' ', which no token of the model can write",
+        r"the text has '\xe9', which no token of the model can write",
+        r"--stop has ' ', '\t', which no token of the model can write",
     ]
 
 
@@ -200,7 +200,7 @@ def test_what_a_step_of_the_tokenizer_drops_is_told(
     """But not what its normalizer changes, which is asked for."""
     tokenizer, notes = make_telling(tmp_path, change)
     tokenizer.encode(f"A b {END_OF_TEXT}")
-    assert notes == ["the text has ' ', which no token of the model spells"] * told
+    assert notes == ["the text has ' ', which no token of the model can write"] * told
 
 
 # Long texts are encoded in pieces, to the same ids

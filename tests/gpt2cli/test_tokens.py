@@ -141,10 +141,10 @@ def test_a_padded_vocabulary_ends_with_the_last_token(tmp_path: pathlib.Path) ->
     ("arguments", "expected"),
     [
         (["a", "b"], "expected one text, found 2 words; put the text in quotes"),
-        (["a", "--ids", "--json"], "--json: expected no --ids beside it"),
+        (["a", "--ids", "--json"], "--json: expected no --ids together with it"),
         (
             ["--decode", "1", "--count"],
-            "--count: expected no --decode beside it, which prints text alone",
+            "--count: expected no --decode together with it, which prints only text",
         ),
         (["a", "-f", "b"], "not both"),
     ],

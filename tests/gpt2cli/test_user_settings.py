@@ -74,7 +74,7 @@ def test_a_byte_order_mark_is_passed_over(path: pathlib.Path) -> None:
     ("text", "reason"),
     [
         ("top_k = x\n", "is not valid TOML: .*line 1"),
-        ("top_k 5", "is not valid TOML: .*; expected lines as top_k = 40, each key once$"),
+        ("top_k 5", "is not valid TOML: .*; expected lines such as top_k = 40, each key once$"),
         ("a = 1\na = 2", "is not valid TOML: .*, each key once$"),
         (f"a = {'[' * 5000}", "is nested too deeply"),
         (f"a = {'1' * 5000}", "is not valid TOML: a number has thousands of digits"),

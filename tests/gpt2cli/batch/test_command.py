@@ -223,7 +223,7 @@ def test_a_file_that_cannot_be_read_is_one_line(
         (["--batch-size", "many"], "--batch-size: expected"),
         (["--seed", "-1"], "--seed: expected"),
         (["--resume"], "--resume: expected --output FILE"),
-        (["--resume", "-o", "-"], "--resume: - is no file that could be gone on with"),
+        (["--resume", "-o", "-"], "--resume: - is not a file that can be continued"),
     ],
     ids=" ".join,
 )

@@ -217,8 +217,8 @@ def test_another_input_is_refused(broken: Batch) -> None:
     result = broken.run("--resume")
     assert result.exit_code == 1
     assert error_line(result) == (
-        "--resume: record 1 of the input is not the one of before; give the same input, or leave "
-        "out --resume to begin anew"
+        "--resume: record 1 of the input is not the same as before; use the same input, or start "
+        "over without --resume"
     )
     assert broken.files == before
 

@@ -26,10 +26,13 @@ ENTRY = b'[2, 0, "aaaabbbbccccdddd", "c67c199595622dfb", true]\n'
 @pytest.mark.parametrize(
     ("records", "error"),
     [
-        (RECORDS.replace(b'"b"', b'"B"', 1), "record 2 of the input is not the one of before"),
-        (b"{}\n" + RECORDS, "record 0 of the input is not the one of before"),
-        (RECORDS[: RECORDS.rindex(b"\n")], "the input has 5 records, more were begun before"),
-        (b"", "the input has 0 records, more were begun before"),
+        (RECORDS.replace(b'"b"', b'"B"', 1), "record 2 of the input is not the same as before"),
+        (b"{}\n" + RECORDS, "record 0 of the input is not the same as before"),
+        (
+            RECORDS[: RECORDS.rindex(b"\n")],
+            "the input has 5 records, fewer than the earlier run had started",
+        ),
+        (b"", "the input has 0 records, fewer than the earlier run had started"),
     ],
     ids=["changed", "inserted", "shortened", "empty"],
 )
@@ -187,7 +190,7 @@ def test_a_full_disk_is_an_error_that_tells_how_to_go_on(room: int, journal_room
     with pytest.raises(OutputError) as error:
         opened.write(b"0123456789\n", ITEM, sample=0, failed=True)
     assert str(error.value) == (
-        "cannot write the result: No space left on device; resume goes on from here"
+        "cannot write the result: No space left on device; resume continues from here"
     )
 
 

@@ -186,7 +186,7 @@ def test_what_is_given_counts_for_a_session_too(chat: Chat, tmp_path: pathlib.Pa
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("plain", "is no saved conversation"),
+        ("plain", "is not a saved conversation"),
         ("missing/x", "cannot write"),
         (".", "is a directory, expected a file"),
         ("newer", "version 2, known is 1"),

@@ -163,7 +163,7 @@ def test_reset_forgets_the_turns_only(run: Run, session: Session) -> None:
 
     assert session.turns == []
     assert err.splitlines()[1:] == [
-        "the conversation begins anew",
+        "the conversation starts over",
         "s",
         "",
         "",

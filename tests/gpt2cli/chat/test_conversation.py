@@ -163,7 +163,7 @@ def test_the_turns_see_ever_later_ones(tmp_path: pathlib.Path) -> None:
         (".", "is a directory"),
         ("plain/x", "Not a directory"),
         ("a" * 300, "File name too long"),
-        ("fifo", "is no regular file"),
+        ("fifo", "is not a regular file"),
     ],
 )
 @posix
@@ -287,9 +287,9 @@ class TestSession:
         """Whatever is done after the error that tells it."""
         path.write_text("precious")
         session = self.open(path)
-        with pytest.raises(ConversationError, match="is no saved conversation"):
+        with pytest.raises(ConversationError, match="is not a saved conversation"):
             session.read()
-        with pytest.raises(ConversationError, match="is left alone"):
+        with pytest.raises(ConversationError, match="is not overwritten"):
             session.write(TALK)
         assert path.read_text() == "precious"
 

@@ -277,8 +277,7 @@ def test_a_reply_that_met_the_models_limit_is_told(
     session.run("m" * 189, "a")
 
     assert capsys.readouterr().err.splitlines()[0] == (
-        "gpt2: stopped at the model's limit of 200 tokens; the next message makes the oldest "
-        "turns go"
+        "gpt2: stopped at the model's limit of 200 tokens; the next message drops the oldest turns"
     )
     assert session.turns[1] == ("a", "A")
 
@@ -352,7 +351,7 @@ def test_a_session_that_cannot_be_written_is_told_and_the_chat_goes_on(
     assert path.read_text() == "else"
     assert len(read_conversation(other).turns) == 3
     err = capsys.readouterr().err
-    assert err.count("was changed by another process and is left alone") == 2
+    assert err.count("was changed by another process and is not overwritten") == 2
     assert err.count("error") == 2
 
 

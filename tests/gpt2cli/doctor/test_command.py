@@ -53,7 +53,7 @@ def test_a_folder_that_is_no_model_folder_is_a_failure(tmp_path: pathlib.Path) -
     """It was asked for by its name, whether or not it is to be read whole."""
     result = invoke("doctor", tmp_path, "--device", "cpu", "--offline")
     assert result.exit_code == 1
-    assert f"{tmp_path} is no model folder: it has no export.json" in result.stdout
+    assert f"{tmp_path} is not a model folder: it has no export.json" in result.stdout
     assert " 1 named, 1 damaged (" in result.stdout
 
 

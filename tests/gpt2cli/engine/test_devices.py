@@ -165,7 +165,7 @@ def test_what_is_no_driver_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: pa
     assert reason.startswith("the NVIDIA driver libcuda.so.1 cannot be loaded (")
     assert reason.endswith("libcuda.so.1: file too short)")
     monkeypatch.setattr("gpt2cli.engine.devices.ctypes.CDLL", lambda name: object())
-    assert "libcuda.so.1 is no NVIDIA driver (" in (ask_driver().reason or "")
+    assert "libcuda.so.1 is not an NVIDIA driver (" in (ask_driver().reason or "")
 
 
 def test_the_driver_tells_which_cuda_it_runs(install: Install) -> None:

@@ -116,7 +116,7 @@ Install = Callable[..., None]
         ),
         (
             {"reason": f"{_LIBRARY}: undefined symbol: cuTensorMapEncodeTiled"},
-            "the NVIDIA driver is none, or too old "
+            "there is not an NVIDIA driver, or it is too old "
             f"({_LIBRARY}: undefined symbol: cuTensorMapEncodeTiled)",
             "install an NVIDIA driver",
         ),

@@ -89,5 +89,5 @@ def test_a_memory_too_small_for_the_weights_is_no_damage(
         open_session(small, Device("cpu"), 1)
     assert str(caught.value) == (
         f"device cpu: its memory is full, loading {small.path.name}; "
-        "take a smaller model, or a lower precision"
+        "use a smaller model, or a lower precision"
     )

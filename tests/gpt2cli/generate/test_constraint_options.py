@@ -84,17 +84,17 @@ def test_a_ban_that_leaves_nothing_is_an_error_in_one_line(starter_folder: pathl
     """Nothing is made that breaks either."""
     options = ("--regex", "b", "--ban", "b", "--no-echo", "--json")
     line = error_line(invoke("generate", "x", "-m", starter_folder, *options))
-    assert line.startswith("every token is forbidden here; ask less of --ban, ")
+    assert line.startswith("every token is forbidden here; relax --ban, ")
 
 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
         (("--regex", "("), "--regex: unclosed group"),
-        (("--regex", "a", "--choice", "b"), "--regex: expected no --choice beside it"),
+        (("--regex", "a", "--choice", "b"), "--regex: expected no --choice together with it"),
         (("--choice", ""), "--choice: expected some text, found an empty one"),
         (("--json-schema", "no-such-file"), "--json-schema no-such-file: it is missing"),
-        (("--regex", "a", "--beams", "2"), "--regex: expected no --beams beside it"),
+        (("--regex", "a", "--beams", "2"), "--regex: expected no --beams together with it"),
     ],
     ids=str,
 )
@@ -167,7 +167,7 @@ def test_a_record_has_its_own_constraint(
         ({"json_schema": {"type": "foo"}}, "json_schema: Invalid type: foo"),
         ({"choice": []}, "choice: expected at least one text, found an empty list"),
         ({"choice": 3}, "choice: expected a text, found 3"),
-        ({"choice": "a", "regex": "a"}, "regex: expected no choice beside it"),
+        ({"choice": "a", "regex": "a"}, "regex: expected no choice together with it"),
     ],
     ids=str,
 )

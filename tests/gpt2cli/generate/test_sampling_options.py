@@ -74,7 +74,7 @@ def test_where_all_is_forbidden_the_text_ends_with_an_error(small: pathlib.Path)
     )
     assert result.exit_code == 1
     assert result.stderr == (
-        "gpt2: error: every token is forbidden here; ask less of --ban, --no-repeat-ngram, "
+        "gpt2: error: every token is forbidden here; relax --ban, --no-repeat-ngram, "
         "--min-new-tokens, --choice, --regex or --json-schema\n"
     )
     assert len(result.stdout) > 100

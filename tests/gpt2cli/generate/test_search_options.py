@@ -188,10 +188,10 @@ def test_without_the_option_there_are_none(small: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (["generate", "x"], "--logprobs: expected --json too, whose records tell them"),
+        (["generate", "x"], "--logprobs: expected --json too, whose records hold them"),
         (
             ["batch", "/missing", "--format", "text"],
-            "--logprobs: expected --format jsonl, whose records tell them",
+            "--logprobs: expected --format jsonl, whose records hold them",
         ),
     ],
     ids=["generate", "batch"],

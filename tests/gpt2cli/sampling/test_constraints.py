@@ -179,7 +179,7 @@ def test_end_of_text_is_never_among_what_may_follow(compiler: ConstraintCompiler
     ("config", "told"),
     [
         (ConstraintConfig(regex="("), "regex: unclosed group"),
-        (ConstraintConfig(regex=r"[^\x00-\x{10ffff}]"), "regex: expected something that a text"),
+        (ConstraintConfig(regex=r"[^\x00-\x{10ffff}]"), "regex: expected a pattern that some text"),
         (ConstraintConfig(regex="(?=a)b"), "regex: look-around, including"),
         (ConstraintConfig(regex=r"(a)\1"), "regex: backreferences are not supported"),
         (ConstraintConfig(json_schema="{"), "json_schema: "),
@@ -237,7 +237,7 @@ def test_a_constraint_that_needs_what_the_vocabulary_lacks_is_refused(
     """Before anything is drawn, naming the characters where the constraint has them."""
     with pytest.raises(UsageError) as caught:
         compile_without(lacking, **given)
-    assert str(caught.value) == f"{told}, which no token of the model spells"
+    assert str(caught.value) == f"{told}, which no token of the model can write"
 
 
 @pytest.mark.parametrize("regex", ["[a-d]{2,6}", "(a b|d+b)", "[^x]{3}", ".{1,4}", "[à-ü]{2}|z"])
@@ -261,5 +261,5 @@ def test_a_place_where_no_token_fits_is_told_in_our_words() -> None:
     constraint, pieces = compile_without(bytes(range(0x80, 0xC0)), json_schema='{"type": "string"}')
     for piece in (b'"', b"\xe3"):
         constraint.append(pieces.index(piece))
-    with pytest.raises(PromptError, match="followed: no token of the model goes on from here"):
+    with pytest.raises(PromptError, match="followed: no token of the model can come next"):
         constraint.find_mask()

@@ -154,7 +154,7 @@ def test_a_sequence_whose_every_token_is_masked_is_told_so(config: SamplingConfi
     histories = [make(config), make(config, seed=1, banned=[0, 1])]
     sampler = Sampler([range(2, 3)])
     logits = array([1, 2, 3], [1, 2, 3])
-    with pytest.raises(PromptError, match=r"^every token is forbidden here; ask less of ban, "):
+    with pytest.raises(PromptError, match=r"^every token is forbidden here; relax ban, "):
         sampler.step(logits, histories)
     assert sampler.step(logits[:1], histories[:1]) == sampler.step(logits[:1], [make(config)])
 

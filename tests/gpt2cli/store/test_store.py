@@ -129,7 +129,7 @@ def test_a_refusal_of_the_hub_is_one_line_that_says_what_to_do(
 
 def test_a_name_that_the_hub_cannot_have_is_one_line(store: Store) -> None:
     """It looks like an id; huggingface_hub knows that none is like it."""
-    with pytest.raises(HubError, match=r"^a--b/c is no hub id; expected owner/name"):
+    with pytest.raises(HubError, match=r"^a--b/c is not a hub id; expected owner/name"):
         store.find("a--b/c")
 
 
@@ -139,7 +139,7 @@ def test_what_answers_in_the_hubs_place_is_one_line_that_says_so(
     """As the login page of a guest network: 200, and HTML."""
     server.page = b"<html>Welcome!</html>"
 
-    with pytest.raises(HubError, match=r"is not the hub; check HF_ENDPOINT") as caught:
+    with pytest.raises(HubError, match=r"did not come from the hub; check HF_ENDPOINT") as caught:
         store.find("gpt2")
     assert "\n" not in str(caught.value)
 
@@ -200,7 +200,7 @@ def test_a_file_that_never_comes_as_the_hub_lists_it_is_told(
     """It is fetched once more, and then refused by its name."""
     monkeypatch.setattr("tests.hub_server._lfs", lambda path: _describe_another(path))
 
-    with pytest.raises(HubError, match=r"model\.safetensors of .* as the hub lists it"):
+    with pytest.raises(HubError, match=r"model\.safetensors of .* is not what the hub lists"):
         store.find("gpt2")
 
 
@@ -501,7 +501,7 @@ def test_an_empty_folder_is_an_error_that_lists_what_is_missing(
 
 def test_exporting_a_model_folder_is_a_usage_error(model_folders: ModelFolders, told: Told) -> None:
     """There is nothing left to convert."""
-    with pytest.raises(UsageError, match="model folder already"):
+    with pytest.raises(UsageError, match="already a model folder"):
         Store(listener=told).find_checkpoint(str(model_folders(_SHAPE)))
 
 

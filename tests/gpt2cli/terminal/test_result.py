@@ -255,7 +255,7 @@ def test_a_result_file_that_ctrl_c_cuts_short_may_be_kept(
         writer.keep(Notes())
         raise KeyboardInterrupt
     assert file.read_text() == "part"
-    assert capsys.readouterr().err == f"gpt2: interrupted; what was made until then is in {file}\n"
+    assert capsys.readouterr().err == f"gpt2: interrupted; what was made so far is in {file}\n"
     assert list(tmp_path.iterdir()) == [file]
 
 
