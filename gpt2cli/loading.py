@@ -84,13 +84,13 @@ def load_model(
         return stored, engine, tokenizer
 
     choice = find_device(config.device, attempt=try_cuda)
-    stored, engine, tokenizer = open_engine(
+    (stored, engine, tokenizer), reason = open_engine(
         open_on, choice, may_fall_back=config.device == AUTO, listener=listener
     )
     if engine.device.kind == "cpu":
         check_again(stored.folder, engine.device.provider)
     sampler = Sampler(stored.folder.missing_ids)
-    return LoadedModel(stored, engine, tokenizer.result(), sampler, choice.reason)
+    return LoadedModel(stored, engine, tokenizer.result(), sampler, reason)
 
 
 def choose_precision(asked: str, device: Device) -> str:
@@ -115,21 +115,21 @@ def open_engine(
     *,
     may_fall_back: bool,
     listener: Listener,
-) -> _Opened:
+) -> tuple[_Opened, str | None]:
     """Open the engine where it was chosen; where nobody named a device, on the CPU if that fails.
 
-    A device that is there and is not used is told in a note.
+    Returns it with the reason why CUDA is not used; where there is a device, that is noted too.
     """
     reason = choice.reason
     if not choice.failed:
         try:
-            return open_on(choice.device)
+            return open_on(choice.device), reason
         except DeviceError as error:
             if not may_fall_back or choice.device.kind == "cpu":
                 raise
             reason = error.fault
     listener.note(f"running on the CPU, not on CUDA: {reason}")
-    return open_on(Device("cpu"))
+    return open_on(Device("cpu")), reason
 
 
 def open_fitting(

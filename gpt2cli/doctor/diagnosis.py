@@ -108,7 +108,7 @@ def diagnose(
     step = Step(asked, reason=broken)
     if broken is None:
         listener.stage(f"running a step of {_MODEL}")
-        step = _run_step(asked, _Silent(), spell)
+        step = _run_step(asked, spell)
     listener.stage("contacting the hub")
     hub = ask_hub(offline=offline or find_offline_variable() is not None, ask=ask)
     asked_for = [model for model in models if verify or not model.cached]
@@ -179,16 +179,20 @@ def _look_at_runtime() -> tuple[Sequence[str], Cuda, str | None]:
     return providers, cuda, None
 
 
-def _run_step(asked: str, listener: Listener, spell: Spelling) -> Step:
+def _run_step(asked: str, spell: Spelling) -> Step:
     """Load the starter where it was asked for, and decode."""
     from gpt2cli.loading import load_model
 
     try:
         config = ModelConfig(model=_MODEL, device=asked, offline=True)
-        model = load_model(config, max_slots=1, listener=listener)
+        model = load_model(config, max_slots=1, listener=_Silent())
         engine = model.engine
         engine.extend(0, [0], [0])
-        seconds = [_time(lambda: engine.decode([0])) for _ in range(_WARM_STEPS)]
+        seconds = []
+        for _ in range(_WARM_STEPS):
+            started = time.perf_counter()
+            engine.decode([0])
+            seconds.append(time.perf_counter() - started)
     except UsageError:
         raise
     except Gpt2Error as error:
@@ -212,12 +216,6 @@ class _Silent:
 
     def pause(self) -> None:
         """Do nothing: nothing is shown."""
-
-
-def _time(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def _is_older(version: str | None, needed: str | None) -> bool:

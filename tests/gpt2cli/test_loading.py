@@ -36,9 +36,10 @@ def test_a_device_that_nobody_named_falls_back_to_the_cpu_with_a_note(
     """A driver without CUDA libraries does not stop a plain start, and is not hidden."""
     opener, told = _Opener(starter_folder), Told()
 
-    engine = open_engine(opener, DeviceChoice(Device("cuda")), may_fall_back=True, listener=told)
+    choice = DeviceChoice(Device("cuda"))
+    engine, reason = open_engine(opener, choice, may_fall_back=True, listener=told)
 
-    assert engine.device == Device("cpu")
+    assert (engine.device, reason) == (Device("cpu"), "device cuda:0: no cuBLAS")
     assert opener.asked == [Device("cuda"), Device("cpu")]
     assert told.notes == ["running on the CPU, not on CUDA: device cuda:0: no cuBLAS"]
 
@@ -57,9 +58,9 @@ def test_a_device_that_failed_before_is_told_and_not_tried(starter_folder: pathl
     opener, told = _Opener(starter_folder), Told()
     choice = DeviceChoice(Device("cpu"), "no cuBLAS", failed=True)
 
-    engine = open_engine(opener, choice, may_fall_back=True, listener=told)
+    engine, reason = open_engine(opener, choice, may_fall_back=True, listener=told)
 
-    assert engine.device == Device("cpu")
+    assert (engine.device, reason) == (Device("cpu"), "no cuBLAS")
     assert opener.asked == [Device("cpu")]
     assert told.notes == ["running on the CPU, not on CUDA: no cuBLAS"]
 
