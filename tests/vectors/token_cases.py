@@ -1,7 +1,7 @@
 """Owns the checkpoints whose tokenizers are compared with transformers, and the stored outcome.
 
 make_tokens.py, which writes tokens.json, says which version. Left out is what we read otherwise, as
-the tables of `export/special_tokens.py` and `export/encoding.py` say.
+the tables of `export/special_tokens.py` and `export/tokenizer.py` say.
 """
 
 import json
