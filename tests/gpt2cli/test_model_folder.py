@@ -7,12 +7,13 @@ import shutil
 from collections.abc import Callable
 from typing import Any, Final
 
+import onnxruntime
 import pytest
 
 import export.graph
 from gpt2cli import model_folder
 from gpt2cli.errors import ModelError
-from gpt2cli.model_folder import ModelFolder, ModelShape, is_model_folder, read_model_folder
+from gpt2cli.model_folder import ModelFolder, ModelShape, read_model_folder
 from tests.checkpoints import CheckpointShape
 from tests.model_folders import ModelFolders
 
@@ -62,6 +63,7 @@ def test_what_export_wrote_is_read(model_folders: ModelFolders) -> None:
     assert folder.missing_ids == (range(257, 260),)
     assert folder.graph_file.is_file() and folder.tokenizer_file.is_file()
     assert folder.cpu_graph_file == folder.path / "model_cpu.onnx"
+    assert folder.checked == ((onnxruntime.__version__, "CPUExecutionProvider"),)
 
 
 def test_without_a_faster_graph_the_cpu_runs_the_one_of_all(model_folders: ModelFolders) -> None:
@@ -71,48 +73,24 @@ def test_without_a_faster_graph_the_cpu_runs_the_one_of_all(model_folders: Model
     assert folder.cpu_graph_file == folder.graph_file
 
 
-def test_the_check_that_passed_is_read(small: ModelFolder) -> None:
-    """The folder tells which onnxruntime and provider passed the check."""
-    [(version, provider)] = small.checked
-    assert provider == "CPUExecutionProvider" and version[0].isdigit()
-
-
-def test_only_what_export_wrote_is_a_model_folder(
-    small: ModelFolder, tmp_path: pathlib.Path
-) -> None:
-    """A folder without export.json is none."""
-    assert is_model_folder(small.path)
-    assert not is_model_folder(tmp_path)
-
-
 def test_another_folder_is_refused(tmp_path: pathlib.Path) -> None:
     """The error says what is missing."""
     assert read_error(tmp_path) == f"{tmp_path} is not a model folder: it has no export.json"
 
 
-def test_a_missing_file_is_named(folder: pathlib.Path) -> None:
-    """A folder whose weights were deleted is damaged, and the error says how."""
-    (folder / "model.onnx.data").unlink()
-    assert "model.onnx.data is missing; export again" in read_error(folder)
-
-
-def test_a_file_of_another_size_is_named(folder: pathlib.Path) -> None:
-    """Both sizes are told."""
+def test_all_damaged_files_are_named_at_once(folder: pathlib.Path) -> None:
+    """One line tells of every fault; of a file of another size both sizes."""
+    (folder / "config.json").unlink()
     path = folder / "tokenizer.json"
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[:-1])
-    assert f"tokenizer.json has {size - 1} bytes, expected {size}" in read_error(folder)
+    error = read_error(folder)
+    assert "config.json is missing" in error
+    assert f"tokenizer.json has {size - 1} bytes, expected {size}" in error
+    assert error.endswith("; export again")
 
 
-def test_all_damaged_files_are_named_at_once(folder: pathlib.Path) -> None:
-    """One line tells of every fault."""
-    (folder / "config.json").unlink()
-    (folder / "model.onnx").unlink()
-    message = read_error(folder)
-    assert "config.json is missing; model.onnx is missing" in message
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[]", b"null"])
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]"])
 def test_a_damaged_manifest_is_refused(folder: pathlib.Path, content: bytes) -> None:
     """export.json that is not a JSON object is damaged."""
     (folder / "export.json").write_bytes(content)
@@ -204,14 +182,10 @@ def test_a_manifest_that_is_no_file_is_none(folder: pathlib.Path) -> None:
     assert "is not a model folder" in read_error(folder)
 
 
-def test_an_intact_folder_has_no_damage(folder: pathlib.Path) -> None:
-    """Every file has the recorded hash."""
-    assert read_model_folder(folder).find_damage() is None
-
-
 def test_a_changed_byte_is_found_by_hash(folder: pathlib.Path) -> None:
     """Damage that keeps the size is found by reading all."""
     path = folder / "model.onnx.data"
+    assert read_model_folder(folder).find_damage() is None
     content = bytearray(path.read_bytes())
     content[100] ^= 1
     path.write_bytes(content)
@@ -235,11 +209,3 @@ def test_the_generation_config_is_the_models_own(starter: ModelFolder) -> None:
     """The starter's file asks for temperature 0.7 and top-k 40."""
     assert starter.generation_config["temperature"] == 0.7
     assert starter.generation_config["top_k"] == 40
-
-
-@pytest.mark.parametrize("content", ["{", "[]"])
-def test_a_damaged_generation_config_is_a_model_error(folder: pathlib.Path, content: str) -> None:
-    """It is told by name."""
-    (folder / "generation_config.json").write_text(content)
-    with pytest.raises(ModelError, match=r"generation_config\.json is damaged"):
-        _ = read_model_folder(folder).generation_config
