@@ -31,11 +31,6 @@ def checkpoint(model_folders: ModelFolders, told: Told) -> pathlib.Path:
     return path
 
 
-def test_an_empty_cache_lists_nothing() -> None:
-    """No folder, no models, no error."""
-    assert list_cached() == []
-
-
 def test_a_listed_model_tells_its_source_precision_and_real_size(checkpoint: pathlib.Path) -> None:
     """The size is the sum of its files' bytes."""
     [model] = list_cached()
@@ -43,13 +38,6 @@ def test_a_listed_model_tells_its_source_precision_and_real_size(checkpoint: pat
     assert (model.name, model.revision) == (str(checkpoint.resolve()), None)
     assert (model.precision, model.fault) == ("fp32", None)
     assert model.size == sum(f.stat().st_size for f in model.path.iterdir())
-
-
-def test_the_starter_is_listed_by_its_name(told: Told) -> None:
-    """Not by the path of the installed package."""
-    Store(listener=told).find("starter")
-
-    assert [model.name for model in list_cached()] == ["starter"]
 
 
 def test_a_damaged_model_is_listed_with_its_fault_and_can_be_removed(
@@ -72,32 +60,31 @@ def test_a_damaged_model_is_listed_with_its_fault_and_can_be_removed(
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
+        None,
         b"[" * 100_000,
         b"\xff\xfe{\0",
         b'{"graph_version": ' + b"9" * 5000 + b"}",
-        b'{"graph_version": 3, "source": {"repo": [NaN]}}',
-        b'{"graph_version": 3, "source": {"name": "\\ud83d"}, "precision": "fp32"}',
         b'{"graph_version": 3, "source": {"repo": ["x"], "commit": 7}, "precision": {}}',
         b'{"graph_version": [[]], "source": [], "precision": "fp32"}',
     ],
-    ids=["empty", "deep", "utf-16", "digits", "nan", "surrogate", "types", "version"],
+    ids=["missing", "deep", "utf-16", "digits", "types", "version"],
 )
 def test_a_hostile_folder_leaves_the_others_alone_and_can_be_removed(
-    checkpoint: pathlib.Path, content: bytes
+    checkpoint: pathlib.Path, content: bytes | None
 ) -> None:
     """Listed by its folder's name, looked at by the doctor, removed by rm."""
     [good] = list_cached()
     hostile = good.path.with_name("hostile")
     hostile.mkdir()
-    (hostile / "export.json").write_bytes(content)
-    listed = {model.path.name: model for model in list_cached()}
+    if content is not None:
+        (hostile / "export.json").write_bytes(content)
+    listed = {model.path.name: model.fault for model in list_cached()}
     checked = {pathlib.Path(m.path).name: m.fault for m in check_models(verify=True)}
 
-    assert listed[good.path.name] == good
-    assert checked[good.path.name] is None
-    assert "export again" in str(listed["hostile"].fault)
-    assert "export again" in str(checked["hostile"])
+    told = "no export.json" if content is None else "export again"
+    assert told in str(listed.pop("hostile"))
+    assert told in str(checked.pop("hostile"))
+    assert listed == checked == {good.path.name: None}
     remove_cached(find_cached("hostile"))
     assert list_cached() == [good]
 
@@ -167,19 +154,6 @@ def test_a_folder_that_cannot_be_read_hides_no_other(
     assert list(faults.values()) == [None]
 
 
-def test_a_folder_without_a_manifest_is_listed_and_can_be_removed(
-    checkpoint: pathlib.Path,
-) -> None:
-    """As an older version's removal left it when it was cut."""
-    [model] = list_cached()
-    (model.path / "export.json").unlink()
-
-    [rest] = list_cached()
-    assert rest.fault is not None and "no export.json" in rest.fault
-    remove_cached(find_cached(model.path.name))
-    assert list_cached() == []
-
-
 def test_a_description_holds_config_parameters_and_the_graphs_table(
     checkpoint: pathlib.Path,
 ) -> None:
@@ -219,14 +193,3 @@ def test_what_is_not_in_the_cache_is_an_error_that_says_where_to_look(
         find_cached(str(checkpoint), precision="int8")
     with pytest.raises(ModelError, match="of that revision or precision"):
         find_cached(str(checkpoint), precision="int8")
-
-
-def test_a_removed_model_is_made_again_when_it_is_asked_for(
-    checkpoint: pathlib.Path, told: Told
-) -> None:
-    """Removing is never more than freeing space."""
-    remove_cached(list_cached())
-
-    Store(listener=told).find(str(checkpoint))
-
-    assert len(list_cached()) == 1
