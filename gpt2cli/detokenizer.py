@@ -56,6 +56,8 @@ class StopMatcher:
         """
         if self.matched is not None:
             return ""
+        if not self._stops:
+            return text
         text = self._held + text
         begin = 0  # where a stop sequence may begin
         while found := self._find_first(text, begin):

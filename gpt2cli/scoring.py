@@ -16,14 +16,14 @@ from gpt2cli.errors import UsageError
 from gpt2cli.generation.interfaces import LogitsEngine
 from gpt2cli.sampling.logprobs import Alternative, find_logprobs
 
-# Places whose logits are made at once: 13 MB of a GPT-2, twice that in float64. 124M on two cores
-# scores 1,023 tokens in 3.0 s with 16, 1.9 s with 64 and 1.8 s with 256.
+# Positions whose logits are made at once: 13 MB of a GPT-2, twice that in float64. 124M on two
+# cores scores 1,023 tokens in 3.0 s with 16, 1.9 s with 64 and 1.8 s with 256.
 _CHUNK: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class TokenScore:
-    """A token of a text, its natural log-probability, and the likeliest tokens at its place.
+    """A token of a text, its natural log-probability, and the likeliest tokens in its stead.
 
     The logprob is None where nothing stands before the token. Alternatives are as `find_logprobs`
     gives them: best first, the token itself among them if it is one of those.
@@ -79,25 +79,16 @@ class CompactScores:
             self._logprobs.append(other.logprob)
 
     def __iter__(self) -> Iterator[TokenScore]:
-        place = 0
+        index = 0
         for size in self._sizes:
             alternatives = [
-                Alternative(self._ids[i], self._logprobs[i]) for i in range(place + 1, place + size)
+                Alternative(self._ids[i], self._logprobs[i]) for i in range(index + 1, index + size)
             ]
-            logprob = self._logprobs[place]
+            logprob = self._logprobs[index]
             yield TokenScore(
-                self._ids[place], None if math.isnan(logprob) else logprob, tuple(alternatives)
+                self._ids[index], None if math.isnan(logprob) else logprob, tuple(alternatives)
             )
-            place += size
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Tokens from `begin` on to `end`, of which those from `scored` on are scored: places."""
-
-    begin: int
-    scored: int
-    end: int
+            index += size
 
 
 def choose_stride(asked: int | None, n_positions: int) -> int:
@@ -113,12 +104,15 @@ def choose_stride(asked: int | None, n_positions: int) -> int:
     return stride
 
 
-def find_windows(length: int, *, size: int, stride: int) -> Iterator[Window]:
-    """Yield the windows of a sequence, whose first token is context alone; 1 ≤ stride < size."""
+def find_windows(length: int, *, size: int, stride: int) -> Iterator[tuple[int, int, int]]:
+    """Yield where a sequence's windows begin, where their scored tokens begin, and where they end.
+
+    Its first token is context alone. 1 ≤ stride < size.
+    """
     begin, scored = 0, 1
     while scored < length:
         end = min(begin + size, length)
-        yield Window(begin, scored, end)
+        yield begin, scored, end
         begin, scored = begin + stride, end
 
 
@@ -128,7 +122,7 @@ def score(
     """Yield the scores of a text's tokens, in order, some at a time; slot 0 of the engine is used.
 
     The text stands after BOS; if the model has none, its first token has no score. The logits of 64
-    places at most are in memory at once. Closing the iterator stops all work.
+    positions at most are in memory at once. Closing the iterator stops all work.
 
     Raises:
         ModelError: if the logits hold NaN or infinities.
@@ -141,13 +135,13 @@ def score(
 
 
 def _score_window(
-    engine: LogitsEngine, sequence: Sequence[int], window: Window, top: int
+    engine: LogitsEngine, sequence: Sequence[int], window: tuple[int, int, int], top: int
 ) -> Iterator[list[TokenScore]]:
     """Feed a window piece by piece, the first one with all of the context."""
-    fed = window.begin
+    fed, scored, end = window
     try:
-        for first in range(window.scored, window.end, _CHUNK):
-            targets = list(sequence[first : min(first + _CHUNK, window.end)])  # K of them
+        for first in range(scored, end, _CHUNK):
+            targets = list(sequence[first : min(first + _CHUNK, end)])  # K of them
             # The token before a target is the last that is fed for it; the window's last never is.
             piece = sequence[fed : first + len(targets) - 1]
             positions = range(len(piece) - len(targets), len(piece))

@@ -21,7 +21,7 @@ def _byte_alphabet() -> dict[str, int]:
     """Return GPT-2's map from visible characters to bytes (openai/gpt-2 `src/encoder.py`)."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
     others = [byte for byte in range(256) if byte not in printable]
-    shifted = {chr(256 + place): byte for place, byte in enumerate(others)}
+    shifted = {chr(256 + number): byte for number, byte in enumerate(others)}
     return {chr(byte): byte for byte in printable} | shifted
 
 
@@ -29,7 +29,7 @@ _BYTE_OF: Final = _byte_alphabet()
 _ID_LIMIT: Final = 2**32  # of what tokenizers takes for an id
 # Encoding takes about 200 bytes of memory for each of a text's, and Ctrl-C waits for its end.
 _LENGTH: Final = 1 << 16  # characters of a piece, at least
-_LONGEST: Final = 500_000  # characters without a place to cut: about 0.5 s and 100 MB
+_LONGEST: Final = 500_000  # characters in a row that cannot be cut: about 0.5 s and 100 MB
 
 
 class Cutter:
@@ -50,7 +50,7 @@ class Cutter:
         """Yield a text in pieces of about that length.
 
         Raises:
-            PromptError: if there is no place to cut within `longest` characters.
+            PromptError: if `longest` characters in a row cannot be cut.
         """
         begin = 0
         while begin + length < len(text):

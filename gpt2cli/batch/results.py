@@ -8,7 +8,7 @@ from typing import Final
 
 from gpt2cli.batch.items import BatchItem, ItemSource
 from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, LogitsEngine
-from gpt2cli.generation.loop import generate_from
+from gpt2cli.generation.loop import Loop
 from gpt2cli.generation.requests import PreparedRequest
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
@@ -83,10 +83,8 @@ class BatchRun:
         Raises:
             Gpt2Error: if the input cannot be read, the model fails, or the sink does.
         """
-        chunks = generate_from(
-            self, engine, tokenizer, sampler, counts=counts, interrupted=self._interrupted
-        )
-        with closing(chunks):
+        loop = Loop(engine, tokenizer, sampler, counts, self._interrupted)
+        with closing(loop.run(self)) as chunks:
             for chunk in chunks:
                 self._accept(chunk)
 

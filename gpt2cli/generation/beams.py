@@ -141,7 +141,9 @@ class BeamSearch:
 
     def _add(self, beam: Beam) -> None:
         """Keep a completion if it is among the best: as many as beams, the first of equals."""
-        ranked = sorted([*self._hypotheses, Hypothesis(beam, self._rate(beam))], key=_worst_last)
+        ranked = sorted(
+            [*self._hypotheses, Hypothesis(beam, self._rate(beam))], key=lambda h: -h.score
+        )
         self._hypotheses = ranked[: self._config.beams]
 
     def _is_over(self) -> bool:
@@ -153,7 +155,3 @@ class BeamSearch:
     def _rate(self, beam: Beam) -> float:
         """Return the score of a beam; EOS counts as one of its tokens."""
         return beam.total / self._length**self._config.length_penalty
-
-
-def _worst_last(hypothesis: Hypothesis) -> float:
-    return -hypothesis.score

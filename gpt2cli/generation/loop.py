@@ -42,28 +42,12 @@ def generate(
         PromptError: if the options of a request leave nothing to choose.
         DeviceFullError: if the device's memory does not hold a step.
     """
-    loop = _Loop(engine, tokenizer, sampler, counts or Counts(), interrupted, prompt_cache)
+    loop = Loop(engine, tokenizer, sampler, counts or Counts(), interrupted, prompt_cache)
     with closing(loop.run(_RequestSource(requests))) as chunks:
         for chunk in chunks:
             if chunk.finish is not None and chunk.finish.error is not None:
                 raise chunk.finish.error
             yield chunk
-
-
-def generate_from(
-    source: SampleSource,
-    engine: LogitsEngine,
-    tokenizer: Tokenizer,
-    sampler: Sampler,
-    *,
-    counts: Counts | None = None,
-    interrupted: Callable[[], bool] = lambda: False,
-) -> Generator[Chunk, None, None]:
-    """Do as `generate` with samples that may come later: those that run never wait for them.
-
-    A sample whose options leave nothing to choose finishes with the error; the others go on.
-    """
-    return _Loop(engine, tokenizer, sampler, counts or Counts(), interrupted).run(source)
 
 
 class _RequestSource:
@@ -83,21 +67,25 @@ class _RequestSource:
 
 
 @dataclass(slots=True)
-class _Loop:
+class Loop:
     """One run."""
 
     engine: LogitsEngine
     tokenizer: Tokenizer
     sampler: Sampler
-    counts: Counts
-    interrupted: Callable[[], bool]
+    counts: Counts = field(default_factory=Counts)
+    interrupted: Callable[[], bool] = lambda: False
     prompt_cache: PromptCache | None = None
     active: list[TokenSequence] = field(default_factory=list)  # active[i] runs in slot i
     searches: list[BeamSearch] = field(default_factory=list)  # to which some of them belong
     waiting: TokenSequence | BeamSearch | None = None  # for more room than there is
 
     def run(self, source: SampleSource) -> Generator[Chunk, None, None]:
-        """Yield chunks until nothing is active and nothing will come; then no slot is open."""
+        """Yield chunks until nothing is active and nothing will come; then no slot is open.
+
+        Samples that run never wait for others to come. One whose options leave nothing to choose
+        finishes with the error, and the others go on.
+        """
         try:
             while not self.interrupted():
                 yield from self._step(source)

@@ -117,29 +117,31 @@ def prepare(
     """
     if prompt_ids is None:
         prompt_ids = tokenizer.encode(request.prompt, allow_special=request.allow_special)
-    ids = tuple(prompt_ids)
-    config, limit = request.generation, shape.n_positions
-    if config.overflow is Overflow.STOP and len(ids) > limit:
+    _check_room(len(prompt_ids), request.generation, shape.n_positions)
+    tokenizer.note_unwritable("stop", request.generation.stop)
+    sampling, constraint, size = request.sampling, request.constraint, shape.vocab_size
+    return PreparedRequest(
+        request,
+        tuple(prompt_ids),
+        find_biases(sampling, tokenizer, vocab_size=size, allow_special=request.allow_special),
+        find_bans(sampling, tokenizer, vocab_size=size),
+        None if constraint.field is None else _compile(constraint, tokenizer, size),
+        kept_tokens,
+    )
+
+
+def _check_room(length: int, config: GenerationConfig, limit: int) -> None:
+    if config.overflow is Overflow.STOP and length > limit:
         raise PromptError(
-            f"the prompt has {len(ids)} tokens, the model takes {limit}",
+            f"the prompt has {length} tokens, the model takes {limit}",
             "shorten it, or use {overflow} slide to keep its end",
         )
-    if config.overflow is Overflow.ERROR and len(ids) + config.max_new_tokens > limit:
+    if config.overflow is Overflow.ERROR and length + config.max_new_tokens > limit:
         raise PromptError(
-            f"the prompt's {len(ids)} tokens and {config.max_new_tokens} new ones exceed the "
+            f"the prompt's {length} tokens and {config.max_new_tokens} new ones exceed the "
             f"model's {limit}",
             "shorten the prompt, or lower {max_new_tokens}",
         )
-    tokenizer.note_unwritable("stop", config.stop)
-    sampling, size = request.sampling, shape.vocab_size
-    return PreparedRequest(
-        request,
-        ids,
-        find_biases(sampling, tokenizer, vocab_size=size, allow_special=request.allow_special),
-        find_bans(sampling, tokenizer, vocab_size=size),
-        find_constraint(request.constraint, tokenizer, vocab_size=size),
-        kept_tokens,
-    )
 
 
 def find_biases(
@@ -163,18 +165,6 @@ def find_bans(
     """Return the banned texts by ids; None if there are none."""
     tokenizer.note_unwritable("ban", config.ban)
     return _read_bans(tokenizer, config.ban, vocab_size) if config.ban else None
-
-
-def find_constraint(
-    config: ConstraintConfig, tokenizer: Tokenizer, *, vocab_size: int
-) -> Constraint | None:
-    """Return the compiled constraint; None if there is none.
-
-    Raises:
-        UsageError: if it is wrong or not supported.
-        PackageError: if the package that compiles it is not installed.
-    """
-    return None if config.field is None else _compile(config, tokenizer, vocab_size)
 
 
 def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: bool) -> int:

@@ -38,7 +38,8 @@ class TokenSequence:
         self._error: Gpt2Error | None = None
         self._top = request.logprobs  # alternatives of each token; None: no logprobs
         self._logprobs: list[TokenLogprob] = []  # of what was drawn
-        self._window = list(prepared.prompt_ids)
+        # The ids that the model sees: all of them, or after sliding the last ones.
+        self.window = list(prepared.prompt_ids)
         self.slid = False
         self.needs_prefill = True
         self.fed = 0  # how many ids of the window the slot holds
@@ -46,7 +47,7 @@ class TokenSequence:
         # After `prefix`; kept while the slot begins with it, since other samples may share both.
         self.prefix_logits: NDArray[np.float32] | None = None  # [1, V]
         self._check_limits()
-        self.prefix = tuple(self._window)  # the ids that the slot begins with, until they slide
+        self.prefix = tuple(self.window)  # the ids that the slot begins with, until they slide
         self.slid = False
         self._truncated_tokens = self._prompt_tokens - len(self.prefix)
         self.history = History(
@@ -70,15 +71,10 @@ class TokenSequence:
         sequence._detokenizer = self._detokenizer.fork()
         sequence._stops = self._stops.fork()
         sequence._logprobs = list(self._logprobs)
-        sequence._window = list(self._window)
+        sequence.window = list(self.window)
         sequence.prefills = list(self.prefills)
         sequence.history = self.history.fork()
         return sequence
-
-    @property
-    def window(self) -> Sequence[int]:
-        """The ids that the model sees: all of them, or after sliding the last ones."""
-        return self._window
 
     @property
     def finished(self) -> bool:
@@ -93,7 +89,7 @@ class TokenSequence:
         self._drawn += 1
         if self._top is not None:
             self._logprobs += find_logprobs(logits[None], [token_id], [self._top])
-        self._window.append(token_id)
+        self.window.append(token_id)
         text = self._feed_stops(self._detokenizer.add(token_id))
         if self._stops.matched is not None:
             self._finish = FinishReason.STOP
@@ -141,7 +137,7 @@ class TokenSequence:
     def _check_limits(self) -> None:
         if self._drawn >= self._config.max_new_tokens:
             self._finish = FinishReason.LENGTH
-        elif len(self._window) < self._limit:
+        elif len(self.window) < self._limit:
             return
         elif self._config.overflow is Overflow.SLIDE:
             self._slide()
@@ -150,7 +146,7 @@ class TokenSequence:
 
     def _slide(self) -> None:
         """Keep the last half: learned positions cannot be shifted, so it is prefilled anew."""
-        self._window = slide(self._window, limit=self._limit, kept=self._kept_tokens)
+        self.window = slide(self.window, limit=self._limit, kept=self._kept_tokens)
         self.slid = True
         self.needs_prefill = True
         self.fed = 0

@@ -2,14 +2,14 @@
 
 import copy
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpt2cli.config import SamplingConfig
 from gpt2cli.sampling.constraints import Constraint
-from gpt2cli.sampling.random import RandomNumbers
+from gpt2cli.sampling.random import uniform
 from gpt2cli.sampling.warpers import find_warping
 
 Ids = NDArray[np.int64]
@@ -138,12 +138,14 @@ class History:
         always if they are ignored.
         """
         self.config = config
-        self.warping = find_warping(config)  # here once, and not at each step
+        # Here once, and not at each step; None: nothing is drawn, the best id is taken.
+        self.warping = find_warping(config) if config.draws else None
         self.biases = _as_arrays(biases) if biases else None
-        self._random = RandomNumbers(seed, sample)
+        self._seed = seed
+        self._sample = sample
         self._drawn = 0
-        self._seen = dict.fromkeys(prompt_ids)  # an ordered set
-        self._counts: dict[int, int] = {}
+        self.seen = dict.fromkeys(prompt_ids)  # the ids of prompt and completion, in order
+        self.counts: dict[int, int] = {}  # how often each id is in the completion
         size = config.no_repeat_ngram
         self._ngrams = NGrams(size, prompt_ids) if size else None
         self._bans = bans
@@ -156,21 +158,11 @@ class History:
     def fork(self) -> "History":
         """Return a history that goes on from here by itself."""
         history = copy.copy(self)
-        history._seen = dict(self._seen)
-        history._counts = dict(self._counts)
+        history.seen = dict(self.seen)
+        history.counts = dict(self.counts)
         history._ngrams = self._ngrams and self._ngrams.fork()
         history._constraint = self._constraint and self._constraint.fork()
         return history
-
-    @property
-    def seen(self) -> Sequence[int]:
-        """The different ids of prompt and completion."""
-        return tuple(self._seen)
-
-    @property
-    def counts(self) -> Mapping[int, int]:
-        """How often each id is in the completion; ids that are not are left out."""
-        return self._counts
 
     @property
     def complete(self) -> bool:
@@ -179,7 +171,7 @@ class History:
 
     def uniform(self) -> float:
         """Return the next step's random number."""
-        return self._random.uniform(self._drawn)
+        return uniform(self._seed, self._sample, self._drawn)
 
     def append(self, token_id: int) -> None:
         """Take note of a drawn id.
@@ -187,8 +179,8 @@ class History:
         Raises:
             PromptError: if a constraint cannot be followed any further.
         """
-        self._seen[token_id] = None
-        self._counts[token_id] = self._counts.get(token_id, 0) + 1
+        self.seen[token_id] = None
+        self.counts[token_id] = self.counts.get(token_id, 0) + 1
         self._drawn += 1
         if self._ngrams is not None:
             self._ngrams.append(token_id)

@@ -27,7 +27,7 @@ def process(logits: Logits, history: History) -> Logits:
     if history.biases is not None:
         logits = add_bias(logits, *history.biases)
     if config.repetition_penalty != 1:
-        logits = penalise_repetition(logits, history.seen, config.repetition_penalty)
+        logits = penalise_repetition(logits, tuple(history.seen), config.repetition_penalty)
     if (config.frequency_penalty or config.presence_penalty) and history.counts:
         logits = penalise_occurrences(
             logits,
@@ -68,7 +68,7 @@ def penalise_repetition(logits: Logits, seen: Sequence[int], penalty: float) -> 
     scores = logits[ids].astype(np.float64)
     with np.errstate(over="ignore"):
         penalised = np.where(scores < 0, scores * penalty, scores / penalty)
-    # However extreme the penalty, what was finite stays so; what is forbidden stays forbidden.
+    # However extreme the penalty, what was finite stays so; what is masked stays masked.
     changed[ids] = np.where(np.isfinite(scores), np.clip(penalised, *_FINITE), scores)
     return changed
 

@@ -21,18 +21,12 @@ def seed_of(run_seed: int, index: int) -> int:
     return (run_seed + index) % (LARGEST_SEED + 1)
 
 
-class RandomNumbers:
-    """Uniform numbers keyed by (seed, sample) and counted by step, so that nothing else moves them.
+def uniform(seed: int, sample: int, step: int) -> float:
+    """Return the number of a step, in [0, 1) in steps of 2^-53; nothing else moves it.
 
-    Raw words of Philox4x64-10 (Salmon et al. 2011, doi:10.1145/2063384.2063405): numpy promises
-    to keep them, unlike its distribution methods.
+    `seed`: 0 … 2^53−1. Raw words of Philox4x64-10 (Salmon et al. 2011,
+    doi:10.1145/2063384.2063405): numpy promises to keep them, unlike its distribution methods.
     """
-
-    def __init__(self, seed: int, sample: int) -> None:
-        """`seed`: 0 … 2^53−1; `sample`: its number among those of its request."""
-        self._key = np.array([seed, sample], np.uint64)
-
-    def uniform(self, step: int) -> float:
-        """Return the number of this step, in [0, 1) in steps of 2^-53."""
-        word = int(np.random.Philox(key=self._key, counter=step).random_raw())
-        return float((word >> (64 - _MANTISSA_BITS)) * 2.0**-_MANTISSA_BITS)
+    key = np.array([seed, sample], np.uint64)
+    word = int(np.random.Philox(key=key, counter=step).random_raw())
+    return float((word >> (64 - _MANTISSA_BITS)) * 2.0**-_MANTISSA_BITS)

@@ -35,18 +35,22 @@ class Sampler:
         """Return the next id of each sequence by its row of [n, V] logits.
 
         Raises:
-            PromptError: if the options of one forbid every id.
-            ModelError: if the logits of one hold NaN or leave nothing to choose.
+            PromptError: if the options of one leave nothing to choose.
+            ModelError: if the logits of one hold NaN or infinities.
         """
-        processed = self._process(logits, histories)
-        # The lower id of equals; a NaN if there is one.
-        chosen = [int(scores.argmax()) for scores in processed]
-        for row, scores in enumerate(processed):
-            if not np.isfinite(scores[chosen[row]]):
+        chosen: list[int] = []
+        processed: list[Logits] = []
+        drawing: dict[Sequence[float], list[int]] = {}  # what the warpers go by -> rows
+        for row, history in enumerate(histories):
+            scores = self._process(logits[row], history)
+            best = int(scores.argmax())  # the lower id of equals; a NaN if there is one
+            if not np.isfinite(scores[best]):
                 raise self.explain(logits[row])
-        drawing = [row for row, history in enumerate(histories) if history.config.draws]
-        for warping in dict.fromkeys(histories[row].warping for row in drawing):
-            rows = [row for row in drawing if histories[row].warping == warping]
+            processed.append(scores)
+            chosen.append(best)
+            if history.warping is not None:
+                drawing.setdefault(history.warping, []).append(row)
+        for rows in drawing.values():
             group = np.stack([processed[row] for row in rows])  # [g, V]
             uniforms = np.array([histories[row].uniform() for row in rows])
             ids = draw(warp(group, histories[rows[0]].config), uniforms)
@@ -67,7 +71,7 @@ class Sampler:
             ModelError: if the logits hold NaN or infinities.
         """
         logprobs = (logits - find_logsumexps(logits)[:, None]).astype(np.float32)  # [n, V]
-        scores = np.stack(self._process(logprobs, beams))  # [n, V]
+        scores = np.stack([*map(self._process, logprobs, beams)])  # [n, V]
         ids = find_best(scores, min(count, scores.shape[1]))  # [n, c]
         sums = np.take_along_axis(scores, ids, axis=1) + np.array(totals, np.float64)[:, None]
         order = np.argsort(-sums, axis=None, kind="stable")[:count]  # of n · c
@@ -87,12 +91,9 @@ class Sampler:
             )
         return ModelError(BAD_LOGITS)
 
-    def _process(self, logits: Logits, histories: Sequence[History]) -> list[Logits]:
-        """Apply the processors to [n, V] logits: n of [V], minus infinity for what cannot be."""
-        return [
-            process(self._leave_out_missing(scores), history)
-            for scores, history in zip(logits, histories, strict=True)
-        ]
+    def _process(self, logits: Logits, history: History) -> Logits:
+        """Apply the processors to [V] logits: minus infinity is for what cannot be."""
+        return process(self._leave_out_missing(logits), history)
 
     def _leave_out_missing(self, logits: Logits) -> Logits:
         return apply_masks(logits, self._missing) if len(self._missing) else logits

@@ -29,7 +29,6 @@ from gpt2cli.scoring import (
     CompactScores,
     TokenScore,
     Totals,
-    Window,
     choose_stride,
     find_windows,
     score,
@@ -138,7 +137,7 @@ def test_every_stride_and_length_is_the_guides(length: int, stride: int) -> None
 def test_windows_by_hand() -> None:
     """Of 4 tokens each, 3 apart: the second one has a token of context, the last one is short."""
     windows = list(find_windows(8, size=4, stride=3))
-    assert windows == [Window(0, 1, 4), Window(3, 4, 7), Window(6, 7, 8)]
+    assert windows == [(0, 1, 4), (3, 4, 7), (6, 7, 8)]
 
 
 def test_without_bos_the_first_token_has_no_score() -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gpt2cli.config import BeamConfig, GenerationConfig, SamplingConfig
 from gpt2cli.generation.interfaces import Chunk, Finish, LogitsEngine
-from gpt2cli.generation.loop import generate, generate_from
+from gpt2cli.generation.loop import Loop, generate
 from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
@@ -125,6 +125,6 @@ class ScriptedSource:
 
 def run_from(source: ScriptedSource, engine: ScriptedEngine, tokenizer: Tokenizer) -> list[Chunk]:
     """Return the chunks of a run over a source."""
-    chunks = list(generate_from(source, engine, tokenizer, Sampler()))
+    chunks = list(Loop(engine, tokenizer, Sampler()).run(source))
     assert engine.slots == []
     return chunks

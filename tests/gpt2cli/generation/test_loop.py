@@ -17,7 +17,7 @@ from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, in_sample_order
-from gpt2cli.generation.loop import generate, generate_from
+from gpt2cli.generation.loop import Loop, generate
 from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.model_folder import ModelFolder, read_model_folder
 from gpt2cli.sampling.history import History
@@ -321,14 +321,10 @@ def test_a_sample_that_comes_later_joins(ascii_tokenizer: Tokenizer) -> None:
 def test_an_interrupted_run_asks_for_nothing_any_more(ascii_tokenizer: Tokenizer) -> None:
     """Not even while it would wait for the first sample."""
     source = ScriptedSource(*[None] * 5)
-    chunks = generate_from(
-        source,
-        make_engine(),
-        ascii_tokenizer,
-        Sampler(),
-        interrupted=lambda: len(source.waits) >= 2,
+    loop = Loop(
+        make_engine(), ascii_tokenizer, Sampler(), interrupted=lambda: len(source.waits) >= 2
     )
-    assert list(chunks) == []
+    assert list(loop.run(source)) == []
     assert len(source.waits) == 2
 
 

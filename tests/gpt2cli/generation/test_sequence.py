@@ -158,7 +158,7 @@ def describe(sequence: TokenSequence) -> tuple[Any, ...]:
     history = sequence.history
     masked = sorted({int(i) for ids in history.find_masks() for i in ids})
     end = sequence.chunk(sequence.interrupt())
-    told = history.seen, dict(history.counts), history.uniform(), masked
+    told = list(history.seen), dict(history.counts), history.uniform(), masked
     return tuple(sequence.window), *told, end
 
 

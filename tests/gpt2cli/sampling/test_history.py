@@ -147,7 +147,7 @@ def test_counts_are_of_the_completion_alone() -> None:
     for token_id in (2, 3, 3):
         history.append(token_id)
     assert history.counts == {2: 1, 3: 2}
-    assert history.seen == (1, 2, 3)
+    assert list(history.seen) == [1, 2, 3]
 
 
 def test_nothing_is_masked_if_nothing_is_asked() -> None:

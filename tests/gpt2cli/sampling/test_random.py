@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gpt2cli.config import LARGEST_SEED, SamplingConfig
-from gpt2cli.sampling.random import RandomNumbers, seed_of
+from gpt2cli.sampling.random import seed_of, uniform
 from gpt2cli.sampling.warpers import Candidates, draw, warp
 
 _DRAWS: Final = 100_000
@@ -127,19 +127,19 @@ def test_a_number_is_the_philox_word_of_seed_sample_and_step(
 ) -> None:
     """Key (seed, sample), counter step + 1 (numpy counts before it computes), upper 53 bits."""
     word = philox(step + 1, (seed, sample))[0]
-    assert RandomNumbers(seed, sample).uniform(step) == (word >> 11) / 2**53
+    assert uniform(seed, sample, step) == (word >> 11) / 2**53
 
 
 @pytest.mark.parametrize("step", [0, 1, 99_999])
 def test_the_numbers_of_the_draws_are_those_of_the_steps(step: int) -> None:
     """Above they are computed all at once."""
-    assert uniforms(9)[step] == RandomNumbers(9, 0).uniform(step)
+    assert uniforms(9)[step] == uniform(9, 0, step)
 
 
 def test_seeds_samples_and_steps_do_not_share_numbers() -> None:
     """Neighbours in each of the three differ."""
     keys = itertools.product(range(3), repeat=3)
-    assert len({RandomNumbers(seed, sample).uniform(step) for seed, sample, step in keys}) == 27
+    assert len({uniform(seed, sample, step) for seed, sample, step in keys}) == 27
 
 
 def test_the_seed_of_a_request_is_the_runs_seed_plus_its_index() -> None:
