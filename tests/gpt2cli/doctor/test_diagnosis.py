@@ -1,72 +1,13 @@
-"""The diagnosis: what is asked for is tried, and what is broken is told, never raised."""
-
-import pathlib
-from collections.abc import Iterator
+"""What is a problem: of what was found, what the user should mend."""
 
 import pytest
 
-from gpt2cli.doctor.diagnosis import Cuda, Diagnosis, Problem, Step, diagnose, find_problems
-from gpt2cli.doctor.surroundings import CheckedModel, HubAnswer
-from tests.gpt2cli.store.conftest import Told
+from gpt2cli.doctor.diagnosis import Cuda, Step, find_problems
+from gpt2cli.doctor.surroundings import HubAnswer
 
 HUB = HubAnswer("https://hub.test", True, 0.1)
 RAN = Step("auto", "cpu", "fp32", 1.0, "no driver")
 BOTH = {"onnxruntime": "1.32.0", "onnxruntime-gpu": "1.31.1"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pathlib.Path]:
-    """Give these tests one home, in which the starter is exported once."""
-    folder = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        patch.setenv("HF_HOME", str(folder / "hub"))
-        patch.delenv("HF_HUB_OFFLINE", raising=False)
-        yield folder
-
-
-def look(asked: str, *, verify: bool = False) -> Diagnosis:
-    """Diagnose without a network."""
-    return diagnose(asked, offline=False, verify=verify, listener=Told(), ask=lambda endpoint: None)
-
-
-@pytest.fixture(scope="module")
-def on_cpu(home: pathlib.Path) -> Diagnosis:
-    """Return what is found on the CPU."""
-    return look("cpu")
-
-
-def test_a_step_runs_where_it_was_asked_for(on_cpu: Diagnosis) -> None:
-    """With its time and precision; nothing is said of CUDA."""
-    step = on_cpu.step
-    assert (step.asked, step.ran_on, step.precision, step.reason) == ("cpu", "cpu", "fp32", None)
-    assert step.milliseconds is not None and 0 < step.milliseconds < 10_000
-    assert on_cpu.works
-
-
-def test_what_stands_around_is_told(on_cpu: Diagnosis, home: pathlib.Path) -> None:
-    """Providers, places and the model that the step has exported."""
-    assert "CPUExecutionProvider" in on_cpu.providers
-    assert [place.name for place in on_cpu.places] == ["cache", "state", "hub-cache"]
-    assert on_cpu.places[0].path == str(home / "cache" / "gpt2")
-    assert [(model.name, model.fault) for model in look("cpu").models] == [("starter", None)]
-    assert on_cpu.hub.reached
-    assert on_cpu.cores >= 1
-    assert {"gpt2", "onnx", "numpy"} <= on_cpu.versions.keys()
-
-
-def test_a_damaged_model_is_a_failure_where_it_was_looked_for(
-    on_cpu: Diagnosis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Found by chance it is a problem alone."""
-    broken = CheckedModel("m", "fp32", "/models/m-fp32-1", 1, "/models/m-fp32-1: damaged")
-    monkeypatch.setattr("gpt2cli.doctor.diagnosis.check_models", lambda **asked: [broken])
-    problem = Problem("/models/m-fp32-1: damaged", "gpt2 models rm m-fp32-1")
-    for verify in (True, False):
-        found = look("cpu", verify=verify)
-        assert problem in found.problems
-        assert found.works is not verify
 
 
 def problems(

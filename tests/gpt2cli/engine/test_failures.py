@@ -38,12 +38,9 @@ _BROKEN_PRELOAD: Final = (
     "Failed to load libcublas.so.13: /there/libcublas.so.13: file too short\n"
 )
 _TOO_OLD: Final = (
-    "/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_execution_provider_info.cc:63 static "
-    "onnxruntime::CUDAExecutionProviderInfo onnxruntime::CUDAExecutionProviderInfo::"
-    "FromProviderOptions(const onnxruntime::ProviderOptions&) [ONNXRuntimeError] : 1 : FAIL : "
-    'provider_options_utils.h:187 Parse Failed to parse provider option "device_id": CUDA failure '
+    "/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_execution_provider_info.cc:63 "
+    '[ONNXRuntimeError] : 1 : FAIL : Failed to parse provider option "device_id": CUDA failure '
     "35: CUDA driver version is insufficient for CUDA runtime version ; GPU=-1 ; hostname=vm ; "
-    "file=/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_execution_provider_info.cc ; "
     "line=70 ; expr=cudaGetDeviceCount(&num_devices); "
 )
 _PIP: Final = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
