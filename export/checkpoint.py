@@ -135,11 +135,7 @@ class ShardedFile:
     """
 
     def __init__(self, index: Path, open_shard: Callable[[Path], TensorFile]) -> None:
-        """Open every shard that `index` names.
-
-        Raises:
-            CheckpointError: with every fault of the index and of the shards.
-        """
+        """Open every shard that `index` names, or raise CheckpointError."""
         listed = _read_weight_map(index)
         faults: list[str] = []
         self._shards: dict[str, TensorFile] = {}  # by tensor

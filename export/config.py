@@ -98,11 +98,7 @@ class GPT2Config:
 
 
 def read_config(folder: Path) -> GPT2Config:
-    """Read the configuration of a checkpoint folder.
-
-    Raises:
-        CheckpointError: naming every field that is missing, out of range or not implemented.
-    """
+    """Read the configuration of a checkpoint folder, or raise CheckpointError."""
     raw, generation = _read_files(folder)
     fields = _Fields(raw)
     _refuse_unimplemented(raw, fields.faults)

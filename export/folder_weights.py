@@ -23,11 +23,7 @@ class FolderWeights:
     """The weights in a model folder's external data, memory-mapped, as floats."""
 
     def __init__(self, model_path: Path) -> None:
-        """Read the graph.
-
-        Raises:
-            CheckError: if it is damaged.
-        """
+        """Read the graph, or raise CheckError."""
         try:
             graph = onnx.load(model_path, load_external_data=False).graph
         except Exception as error:  # protobuf's DecodeError, which onnx does not translate
@@ -43,11 +39,7 @@ class FolderWeights:
         }
 
     def read(self, name: str) -> Array:
-        """Return one weight as float32, in its published shape.
-
-        Raises:
-            CheckError: if the graph does not have it, or the data file ends before it does.
-        """
+        """Return one weight as float32, in its published shape, or raise CheckError."""
         try:
             if name in self._tensors:
                 return self._map(name).astype(np.float32, copy=False)

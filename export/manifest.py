@@ -79,11 +79,7 @@ def describe(
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Write `export.json`.
-
-    Raises:
-        OSError: if it cannot be written.
-    """
+    """Write `export.json`, or raise OSError."""
     (folder / MANIFEST_FILE).write_bytes(as_bytes(manifest))
 
 

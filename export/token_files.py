@@ -54,11 +54,7 @@ class TokenFiles:
 
 
 def read_token_files(folder: Path) -> TokenFiles:
-    """Read the files that are there.
-
-    Raises:
-        CheckpointError: if one is damaged.
-    """
+    """Read the files that are there, or raise CheckpointError."""
     settings, special = _read(folder, CONFIG_FILE), _read(folder, MAP_FILE)
     decoder = settings.get("added_tokens_decoder")
     sources = [(MAP_FILE, special), (CONFIG_FILE, settings)]

@@ -56,11 +56,7 @@ class TokenizerFacts:
 
 
 def read_facts(folder: Path, config: GPT2Config) -> TokenizerFacts:
-    """Read the tokenizer, and relate its ids to the model's.
-
-    Raises:
-        CheckpointError: if there is none, a file is damaged, or a setting is not implemented.
-    """
+    """Read the tokenizer, and relate its ids to the model's, or raise CheckpointError."""
     files = read_token_files(folder)
     whole = (folder / _TOKENIZER_FILE).is_file()
     own_file = _TOKENIZER_FILE if whole else _VOCABULARY_FILES[0]

@@ -42,7 +42,6 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "export.weights": ("onnx", "onnxruntime", "export.checkpoint", "export.storage"),
     "export.safetensors_file": ("onnx", "onnxruntime", "export.config", "export.weights"),
     "export.torch_pickle": (*_TENSORS, "io", "pathlib", "export.torch_file", "export.weights"),
-    "export.torch_archive": (*_TENSORS, "export.config", "export.torch_file"),
     "export.torch_file": ("onnx", "onnxruntime", "export.config", "export.weights"),
     "export.checkpoint": ("onnx", "onnxruntime", "export.graph", "export.reference"),
     "export.token_files": (*_TENSORS, "export.special_tokens", "export.tokenizer"),
@@ -170,7 +169,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "safetensors": ("export.safetensors_file",),
     "pickle": (),  # runs what a file says
     "pickletools": ("export.torch_pickle",),
-    "zipfile": ("export.torch_archive",),
+    "zipfile": ("export.torch_file",),
     "tokenizers": (
         "export.special_tokens",
         "export.token_files",
