@@ -1,29 +1,18 @@
 """Runs the program in forked children, in a folder of its own, and judges what must always hold."""
 
-import atexit
 import json
 import os
 import pathlib
 import random
-import resource
-import select
 import shutil
 import signal
-import sys
-import termios
-import threading
-import time
-import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
-from gpt2cli.__main__ import main
+from tests.campaign.children import Outcome, run_child
 
-HANGS_AFTER: Final = 100.0  # seconds, on a machine that does other things as well
 _MOST_MEMORY: Final = 900  # MB, of which the modules alone take 150
-_ADDRESSES: Final = 16 << 30  # bytes; only so that the machine survives what is found
-_MOST_IN_PIPE: Final = 60_000  # bytes
 _NEVER_SAID: Final = (
     "Traceback",
     "Exception ignored",
@@ -34,16 +23,6 @@ _NEVER_SAID: Final = (
     "Warning:",
 )
 _ERROR: Final = "gpt2: error: "
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended, what it wrote, and what it took."""
-
-    code: int
-    out: bytes
-    err: str
-    megabytes: int
 
 
 @dataclass
@@ -115,13 +94,9 @@ class Lab:
         if environment:
             self.told.append(f"  environment: {dict(environment)!r}")
         variables = {**self.environment(), **(environment or {})}
-        with _Streams(self.home, stdin, out) as streams:
-            child = os.fork()
-            if child == 0:
-                _become_program([os.fsencode(a) for a in arguments], variables, self, streams)
-            code, megabytes = _wait(child, after)
-            done = Outcome(code, *streams.read(), megabytes)
-        self.told += [f"  code: {code}, {megabytes} MB", f"  stdout: {done.out[:2000]!r}"]
+        given = [os.fsencode(argument) for argument in arguments]
+        done = run_child(given, variables, self.home, stdin=stdin, out=out, after=after)
+        self.told += [f"  code: {done.code}, {done.megabytes} MB", f"  stdout: {done.out[:2000]!r}"]
         self.told.append(f"  stderr: {done.err[:3000]!r}")
         self._judge(done, codes, records)
         if may_write is not None:
@@ -131,7 +106,7 @@ class Lab:
             }
             self.claim(other <= set(may_write), f"changed {sorted(other)}")
         left = [p.name for p in self.home.rglob("*.partial")]
-        killed = code == -signal.SIGKILL
+        killed = done.code == -signal.SIGKILL
         self.claim(killed or not left, f"left {left}")
         return done
 
@@ -184,105 +159,6 @@ class Lab:
         return values
 
 
-class _Streams:
-    """Stdin, stdout and stderr of a child."""
-
-    def __init__(self, home: pathlib.Path, stdin: bytes, out: str) -> None:
-        self._out, self._err = home / "out", home / "err"
-        if len(stdin) < _MOST_IN_PIPE:
-            read, write = os.pipe()
-            os.write(write, stdin)
-            os.close(write)
-        else:
-            (home / "in").write_bytes(stdin)
-            read = os.open(home / "in", os.O_RDONLY)
-        writing = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        self._out.touch()
-        if out == "closed pipe":
-            reader, stdout = os.pipe()
-            os.close(reader)
-        else:
-            stdout = os.open(out or self._out, writing)
-        self.all = [read, stdout, os.open(self._err, writing)]
-
-    def __enter__(self) -> "_Streams":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for descriptor in self.all:
-            os.close(descriptor)
-
-    def take(self) -> None:
-        """Make them those of this process."""
-        for number, descriptor in enumerate(self.all):
-            os.dup2(descriptor, number)
-        os.closerange(3, 256)
-        sys.stdin = os.fdopen(0, "r", encoding="utf-8", errors="surrogateescape", closefd=False)
-        sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="strict", closefd=False)
-        sys.stderr = os.fdopen(
-            2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1
-        )
-
-    def read(self) -> tuple[bytes, str]:
-        """Return what was written."""
-        return self._out.read_bytes(), self._err.read_bytes().decode("utf-8", "replace")
-
-
-def _become_program(
-    arguments: Sequence[bytes], environment: Mapping[str, str], lab: Lab, streams: _Streams
-) -> NoReturn:
-    code = 70
-    try:
-        os.environ.clear()
-        os.environ.update(environment)
-        os.chdir(lab.folder)
-        resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        streams.take()
-        code = _run_to_end([os.fsdecode(a) for a in arguments])
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-    os._exit(code)
-
-
-def _run_to_end(arguments: Sequence[str]) -> int:
-    """Do what the interpreter would: run the program, then what it does at its end."""
-    sys.argv = ["gpt2", *arguments]
-    atexit._clear()  # what the parent will do
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    code = 71
-    try:
-        main()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            code = 120
-    return code
-
-
-def _wait(child: int, after: Callable[[int], None]) -> tuple[int, int]:
-    """Wait for a child's end; kill it where it does not come. Return its code and peak in MB."""
-    descriptor = os.pidfd_open(child)
-    deadline = time.monotonic() + HANGS_AFTER
-    try:
-        after(child)
-        if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            os.kill(child, signal.SIGKILL)
-    finally:
-        os.close(descriptor)
-        _, status, usage = os.wait4(child, 0)
-    return os.waitstatus_to_exitcode(status), usage.ru_maxrss // 1024
-
-
 def _look(folder: pathlib.Path) -> dict[str, object]:
     """Return what lies directly in a folder, with what would tell a change."""
     return {path.name: _describe(path) for path in folder.iterdir()}
@@ -312,8 +188,3 @@ def make_lab(place: Place, home: pathlib.Path, kind: str, number: int) -> Lab:
         (home / name).mkdir(parents=True)
     shutil.copytree(place.root / "cache", home / "cache", copy_function=os.link, symlinks=True)
     return Lab(place, home, random.Random(f"{kind}:{number}"))
-
-
-def read_modes(descriptor: int) -> list[object]:
-    """Return a terminal's modes."""
-    return list(termios.tcgetattr(descriptor))

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tests.campaign.lab import HANGS_AFTER, Lab
+from tests.campaign.children import HANGS_AFTER
+from tests.campaign.lab import Lab
 from tests.campaign.terminals import run_on_terminal
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

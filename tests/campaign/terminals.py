@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.campaign.lab import HANGS_AFTER, Lab
+from tests.campaign.children import HANGS_AFTER
+from tests.campaign.lab import Lab
 
 _PROGRAM: Final = Path(sys.executable).with_name("gpt2")
 _NEVER_SHOWN: Final = (b"Traceback", b"Exception", b"panicked", b"Press ENTER", b"Fatal")
