@@ -6,7 +6,7 @@ It imports nothing that takes time: until `main` runs, Ctrl-C gives a traceback.
 import os
 import sys
 
-_FAILED = 1  # these as in exit_codes, which imports typing
+_FAILED = 1  # the values of exit_codes, which is not imported since it imports typing
 _INTERRUPTED = 130
 _STDERR = 2
 
@@ -45,7 +45,7 @@ def _run() -> int:
 
 
 def fill_closed_streams() -> None:
-    """Let no file that is opened later take the place of a closed stdin, stdout or stderr.
+    """Keep files that are opened later from becoming a closed stdin, stdout or stderr.
 
     `sys.stdin` and `sys.stdout` stay None where they were closed; stderr takes what others write.
     """

@@ -30,7 +30,7 @@ _MEMORY_FULL: Final = (
     "out of memory; use shorter texts, fewer at once (--batch-size, --samples, --beams), or "
     "a smaller model"
 )
-# What often lies behind an error of a command with arguments; the patterns are Typer 0.28's words.
+# The usual cause of an error in the arguments, as advice; the patterns match Typer 0.28's messages.
 _HINTS: Final[Mapping[re.Pattern[str], str]] = {
     re.compile("Got unexpected extra argument"): "; put a text with spaces in quotes",
     re.compile(r"No such option: (?!.*\(Possible)"): "; put -- before a text that begins with -",
@@ -48,12 +48,12 @@ class _Group(TyperGroup):
     """The command group; the one place that turns exceptions into exit codes."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command. After Ctrl-C in its midst the shell's prompt gets a line of its own."""
+        """Run a command. After Ctrl-C the shell's prompt gets a line of its own."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             end_line()
-            _drop(_STDOUT)  # what its buffer holds may have no taker
+            _drop(_STDOUT)  # nobody may read any more what its buffer holds
             raise
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
@@ -76,7 +76,7 @@ class _Group(TyperGroup):
         except MemoryError:
             write_error(_MEMORY_FULL)
             code = exit_codes.FAILED
-        except OSError as error:  # a full disk or the like, wherever it is met
+        except OSError as error:  # a full disk or the like, in any module
             write_error(": ".join(str(part) for part in (error.strerror, error.filename) if part))
             code = exit_codes.FAILED
         except (KeyboardInterrupt, typer.Abort):
@@ -85,7 +85,7 @@ class _Group(TyperGroup):
 
 
 def _say(error: typer.TyperException) -> None:
-    """Write a usage error with where to read on; it is empty where help was shown instead."""
+    """Write a usage error with the command for its help; nothing if help was shown instead."""
     message = error.format_message()
     context = getattr(error, "ctx", None)
     if context is not None and any(p.param_type_name == "argument" for p in context.command.params):
@@ -118,7 +118,7 @@ def _flush(code: object) -> int:
 
 
 def _drop(descriptor: int) -> None:
-    """Let what is still written there have no effect."""
+    """Discard what is still written there."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
@@ -143,7 +143,7 @@ app.add_typer(config, name="config", rich_help_panel=_MACHINE)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib import metadata  # takes 10 ms, and is for this alone
+        from importlib import metadata  # imported here since it takes 10 ms
 
         typer.echo(metadata.version("gpt2"))
         raise typer.Exit

@@ -34,9 +34,9 @@ from gpt2cli.option_kinds import (
 MODEL, SAMPLING, LIMITS, REPORT = "Model", "Sampling", "Limits", "Input and output"
 REPORTING: Final = "Reporting"
 
-# Below this a temperature is greedy: dividing by it leaves one token anyway (vLLM's limit too).
+# A temperature below this is greedy: dividing by it leaves one token anyway (as in vLLM).
 GREEDY_BELOW: Final = 1e-5
-LARGEST_SEED: Final = 2**53 - 1  # what every JSON reader keeps exactly
+LARGEST_SEED: Final = 2**53 - 1  # the largest integer that every JSON reader keeps exactly
 MOST_SLOTS: Final = 256  # rows that run side by side
 AUTO: Final = "auto"
 PRECISIONS: Final = ("fp32", "fp16", "int8", "int4")
@@ -49,7 +49,7 @@ class Overflow(StrEnum):
     """What happens when prompt and completion would have more than `n_positions` tokens."""
 
     STOP = "stop"  # the completion ends there
-    SLIDE = "slide"  # the last half is kept and prefilled again, of a long prompt as well
+    SLIDE = "slide"  # the last half is kept and prefilled again; a long prompt loses its beginning
     ERROR = "error"  # refused before anything is generated
 
 
@@ -86,9 +86,9 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingConfig:
-    """How the next token is chosen. Names and definitions are Hugging Face's, but two.
+    """How the next token is chosen. Names and definitions are Hugging Face's, except two.
 
-    `presence_penalty` and `frequency_penalty` are vLLM's.
+    `presence_penalty` and `frequency_penalty` are as in vLLM.
 
     Raises:
         UsageError: naming the option, its range and the value found.
@@ -131,7 +131,8 @@ class SamplingConfig:
         0, "Never repeat a sequence of N tokens of prompt or completion.", SAMPLING,
         kind=WHOLE, within=_ANY, off="0: off", hugging_face="no_repeat_ngram_size",
     )  # fmt: skip
-    # (an id, or a text that is one token; bias). OpenAI's range: 100 all but forces a token.
+    # Pairs of an id, or a text that is one token, and its bias. The range is OpenAI's: 100 all but
+    # forces a token.
     logit_bias: tuple[tuple[str, float], ...] = option(
         (), "Add X to the logit of a token: its id, or a text that is just that token; repeatable; "
         r"\n and \t are understood.", SAMPLING,
@@ -148,7 +149,7 @@ class SamplingConfig:
 
     @property
     def draws(self) -> bool:
-        """Whether a token is drawn; else the most likely one is taken."""
+        """Whether tokens are drawn at random; if not, the most likely one is taken."""
         return not self.greedy and self.temperature >= GREEDY_BELOW
 
 
@@ -186,7 +187,7 @@ class BeamConfig:
 
     @property
     def on(self) -> bool:
-        """Whether completions are searched for, not drawn."""
+        """Whether this is a beam search."""
         return self.beams > 1
 
 
@@ -243,13 +244,13 @@ class ConstraintConfig:
 
     @property
     def field(self) -> str | None:
-        """The field of the option that is given; None if there is no constraint."""
+        """The field of the option that is set; None if there is no constraint."""
         return next(iter(_given_constraints(values_of(self))), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleConfig:
-    """How many completions a prompt has, and what is told of them."""
+    """How many completions a prompt has, and what their records hold."""
 
     samples: int = option(
         1, "How many completions of each prompt, from one reading of it.", REPORT,
@@ -276,7 +277,7 @@ class TextConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportConfig:
-    """What is told beside the result."""
+    """What is reported beside the result."""
 
     stats: bool = option(
         False, "Report speed, memory and conditions on stderr.", REPORTING, kind=SWITCH
@@ -304,19 +305,19 @@ def output_option(help: str = "Write the result to FILE, whole or not at all; - 
     return option(None, help, REPORT, kind=FILE, short="-o", usual="stdout", settable=False)
 
 
-# What one prompt can have of its own: the groups of a batch's record.
+# The options that a single prompt of a batch can have of its own.
 OF_A_PROMPT: Final = (
     SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig, SampleConfig,
     TextConfig,
 )  # fmt: skip
-# What can be kept in the environment and the config file, and only there where it is `settable`.
+# The options that the environment and the config file can hold, where they are `settable`.
 SETTABLE: Final = (
     ModelConfig, SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig,
     ReportConfig,
 )  # fmt: skip
 
-# Option -> options that say the same in another way, or nothing without it: what is farther from
-# the user than the option itself does not count. `-t 0.5` ends a `greedy = true` of the file.
+# Option -> options that it replaces where they were set farther from the user: `-t 0.5` on the
+# command line overrides a `greedy = true` of the file.
 TAKES_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "temperature": ("greedy",),
     "greedy": ("temperature",),
@@ -333,7 +334,7 @@ def values_of(*groups: Any) -> dict[str, Any]:
 
 
 def check_together(values: Mapping[str, Any]) -> None:
-    """Check what options ask of one another; of those that are there.
+    """Check that options go together; rules about options that are not there are skipped.
 
     Raises:
         UsageError: naming one option, and the other in what was expected.
@@ -370,7 +371,7 @@ def _check_search(values: Mapping[str, Any]) -> None:
 
 
 def _given_constraints(values: Mapping[str, Any]) -> list[str]:
-    """Return the fields of the constraints that are given."""
+    """Return the fields of the constraints that are set."""
     return [o.field for o in options_of(ConstraintConfig) if values[o.field] not in (None, ())]
 
 

@@ -30,7 +30,7 @@ from gpt2cli.user_settings import (
     write_setting,
 )
 
-_ANY_VALUE: Final = {"ignore_unknown_options": True}  # -1, or a key with its dashes
+_ANY_VALUE: Final = {"ignore_unknown_options": True}  # a value such as -1, or a key with its dashes
 
 config = typer.Typer(
     no_args_is_help=True,
@@ -86,7 +86,7 @@ def path() -> None:
 def show(*, settings: Settings) -> None:
     """Print each setting, its value, and where the value comes from.
 
-    A model's own generation_config.json may have a say in what is built in here: --stats tells.
+    A model's own generation_config.json may replace built-in defaults: --stats shows it.
 
     For example:
 
@@ -108,7 +108,8 @@ def show(*, settings: Settings) -> None:
     _write(format_table(("SETTING", "VALUE", "FROM"), rows))
 
 
-# Without the user's own settings: these two mend a file that other commands cannot read.
+# The user's own settings are not read here: these two commands repair a file that others cannot
+# read.
 @config.command(cls=Command, name="set", context_settings=_ANY_VALUE)
 @takes(ReportConfig, without={"stats"}, own=False)
 def set_(
@@ -170,7 +171,7 @@ def unset(
     gpt2 config unset max-new-tokens
     """
     field = key.lstrip("-").replace("-", "_")
-    removed = remove_setting(field)  # also what is no option: that is how a file is mended
+    removed = remove_setting(field)  # unknown keys too: this is how a file with one is repaired
     if not removed:
         find_option(key)
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
@@ -178,13 +179,13 @@ def unset(
 
 
 def _check(option: Option, text: str) -> Any:
-    """Return the value to keep; a model's folder by its whole path, which holds everywhere.
+    """Return the value to keep; a model's folder as an absolute path, which is valid everywhere.
 
     Raises:
-        UsageError: naming the setting, if the text is no value of it, or does not go with what the
-            file says already.
+        UsageError: naming the setting, if the value is invalid, or does not go together with what
+        the file says already.
         ModelError: if it is the model's name, and no such model is known.
-        PackageError: if it is a pattern, and what compiles it is not installed.
+        PackageError: if it is a pattern, and llguidance, which compiles it, is not installed.
     """
     options = {other.field: other for other in settable_options()}
     beside = read_file(other for field, other in options.items() if field != option.field)
@@ -222,7 +223,7 @@ def _as_toml(option: Option, value: Any) -> Any:
 
 
 def _describe(option: Option, given: Given | None) -> dict[str, Any]:
-    """Return a setting's record; the value is null where nobody said anything."""
+    """Return a setting's record; the value is null where none is set."""
     return {
         "setting": option.field,
         "value": None if given is None else _as_toml(option, given.value),
@@ -234,7 +235,7 @@ def _describe(option: Option, given: Given | None) -> dict[str, Any]:
 def _show(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, list) or value == "":  # what would not be seen stands in quotes
+    if isinstance(value, list) or value == "":  # a value that would be invisible is put in quotes
         return json_format.dumps(value, ensure_ascii=False)
     return str(value)
 

@@ -18,7 +18,7 @@ class Detokenizer:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def fork(self) -> "Detokenizer":
-        """Return one that goes on from here by itself."""
+        """Return an independent copy."""
         detokenizer = Detokenizer(self._tokenizer)
         detokenizer._decoder.setstate(self._decoder.getstate())
         return detokenizer
@@ -28,7 +28,7 @@ class Detokenizer:
         return self._decoder.decode(self._tokenizer.token_bytes(token_id))
 
     def finish(self) -> str:
-        """Return what an unfinished character leaves: U+FFFD or nothing."""
+        """Return U+FFFD for an unfinished character, else nothing."""
         return self._decoder.decode(b"", final=True)
 
 
@@ -36,8 +36,8 @@ class StopMatcher:
     """Finds the first stop sequence in streamed text, however the stream is cut.
 
     First is the one that is complete first; of those complete at the same character, the longest.
-    Text that may still become a stop sequence is held back, nothing else is. One that is complete
-    too early to count is text after all, but another may begin within it.
+    Only text that may still become a stop sequence is held back. One that completes before stop
+    sequences count is text, but another may begin within it.
     """
 
     def __init__(self, stops: Iterable[str]) -> None:
@@ -46,11 +46,11 @@ class StopMatcher:
         self.matched: str | None = None
 
     def fork(self) -> "StopMatcher":
-        """Return one that goes on from here by itself."""
+        """Return an independent copy."""
         return copy.copy(self)  # nothing in it is ever changed in place
 
     def feed(self, text: str, *, counts: bool = True) -> str:
-        """Return the text that no stop sequence can claim any more; none after a match.
+        """Return the text that can no longer become part of a stop sequence; none after a match.
 
         `counts`: whether a stop sequence that is complete now ends the text.
         """
@@ -82,6 +82,6 @@ class StopMatcher:
 
 
 def overlap(text: str, stop: str) -> int:
-    """Return the length of the longest end of `text` that begins `stop` without being all of it."""
+    """Return the length of the longest end of `text` that is a proper beginning of `stop`."""
     longest = min(len(text), len(stop) - 1)
     return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)

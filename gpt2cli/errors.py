@@ -1,11 +1,11 @@
 """The exceptions of this package, apart from the modules that raise them to avoid import loops.
 
 Gpt2Error                a known failure: one line, exit code 1
-├── UsageError           an option or argument asks for something that cannot be: exit code 2
+├── UsageError           an option or argument is wrong: exit code 2
 ├── PromptError          this prompt cannot be run; others can
 ├── ModelError           there is no such model, or it cannot be had, converted or read
 │   └── HubError         the hub did not give it
-├── ConversationError    a conversation's file cannot be written, or gone on with
+├── ConversationError    a conversation's file cannot be written, read or continued
 ├── PackageError         an optional package is not installed
 ├── DeviceError          the device asked for cannot run the model
 │   └── DeviceFullError  its memory is full
@@ -19,7 +19,8 @@ from typing import Final
 Spelling = Callable[[str], str]  # an option's field -> how it is written where an error is shown
 
 _MOST_QUOTED: Final = 60  # characters
-# What an import fails with: words of the dynamic loader, of the system, and of Python's own C code.
+# Messages of an import that failed for want of memory, by the dynamic loader, the system and
+# Python's own C code.
 _NO_MEMORY: Final = (
     "failed to map segment",
     "cannot allocate memory",
@@ -34,19 +35,20 @@ def shorten(text: str) -> str:
 
 
 def lacks_memory(error: Exception) -> bool:
-    """Tell whether an import has failed since memory does not hold the module."""
+    """Tell whether an import failed because there was not enough memory."""
     words = str(error).lower()
     return isinstance(error, MemoryError) or any(told in words for told in _NO_MEMORY)
 
 
 class Gpt2Error(Exception):
-    """Base of every known failure; `tell` gives its one line.
+    """Base of every known failure; `tell` returns its one-line message.
 
     No module below the command line knows how an option is written: `option` is a field's name, and
-    in `advice` a field's name in braces stands for its option. Who shows the error spells them.
+    in `advice` a field's name in braces stands for its option. The code that shows the error writes
+    them out.
     """
 
-    # Where values of options come from, if not from where the error is shown.
+    # Field -> the variable or file that set its value, if it was not set where the error is shown.
     origins: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
@@ -83,7 +85,7 @@ class Gpt2Error(Exception):
 
 
 class UsageError(Gpt2Error):
-    """An option or argument asks for something that cannot be.
+    """An option or argument is wrong.
 
     Mostly an `option`, what was `expected` of it (fields of others in braces), and `found`.
     """
@@ -117,11 +119,11 @@ class ModelError(Gpt2Error):
 
 
 class HubError(ModelError):
-    """The hub did not give the model; `fault` says why, without what the user may do."""
+    """The model could not be downloaded; `fault` says why, without advice."""
 
 
 class ConversationError(Gpt2Error):
-    """A conversation's file cannot be written, or holds none that could be gone on with."""
+    """A conversation's file cannot be written, read or continued."""
 
 
 class PackageError(Gpt2Error):
@@ -133,7 +135,7 @@ class DeviceError(Gpt2Error):
 
 
 class DeviceFullError(DeviceError):
-    """The device's memory does not hold what was asked of it; less might do."""
+    """The device's memory is too small for what was asked; less might fit."""
 
 
 class OutputError(Gpt2Error):

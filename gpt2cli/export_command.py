@@ -1,4 +1,4 @@
-"""`gpt2 export`: a checkpoint to a model folder of the user's own."""
+"""`gpt2 export`: converts a checkpoint to a model folder at a path of the user's choice."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From a model's name to what runs it: engine, tokenizer and sampler, ready to use."""
+"""Loads a model by its name: engine, tokenizer and sampler, ready to use."""
 
 import time
 from collections.abc import Callable
@@ -26,8 +26,9 @@ _HALF: Final = "fp16"
 # as fast as fp32, with 160 MB more and 0.8 s longer to load.
 _AUTO_PRECISIONS: Final = {"cpu": "fp32", "cuda": _HALF}
 
-# Until ONNX Runtime, which packs the weights without the GIL, has most likely been entered. The
-# tokenizer's file is read with the GIL held: if it came first, ONNX Runtime would wait for it.
+# How long the tokenizer's thread waits, so that ONNX Runtime, which packs the weights without the
+# GIL, has most likely begun. The tokenizer's file is read with the GIL held: if it came first, ONNX
+# Runtime would wait for it.
 _HEAD_START: Final = 0.005  # seconds
 
 _Opened = TypeVar("_Opened")
@@ -35,7 +36,7 @@ _Opened = TypeVar("_Opened")
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in memory, and what records tell of it."""
+    """A model in memory, and what records say about it."""
 
     stored: StoredModel
     engine: Engine
@@ -49,8 +50,9 @@ def load_model(
 ) -> LoadedModel:
     """Find and load a model.
 
-    `max_slots`: how many are to run side by side, None: as many as pay; a device whose memory does
-    not hold them runs fewer, with a note. `min_slots`: the fewest that are of use.
+    `max_slots`: how many sequences run side by side (None: as many as are worth it); if the
+    device's memory is too small there are fewer, with a note. `min_slots`: the fewest that are of
+    use.
 
     Raises:
         ModelError: if it cannot be had, converted or loaded.
@@ -94,7 +96,7 @@ def load_model(
 
 
 def choose_precision(asked: str, device: Device) -> str:
-    """Return the precision to export for a device, where `auto` or another is asked."""
+    """Return the precision to export for a device, given the one asked for, which may be `auto`."""
     if asked == _HALF and device.kind == "cpu":
         raise UsageError(
             "fp16 is for CUDA: the CPU computes it in fp32 with more memory",
@@ -105,7 +107,7 @@ def choose_precision(asked: str, device: Device) -> str:
 
 
 def find_usual_precision() -> str:
-    """Return what is exported where neither precision nor device is named."""
+    """Return the precision that is exported when neither precision nor device is named."""
     return choose_precision(AUTO, find_device(AUTO, attempt=try_cuda).device)
 
 
@@ -155,7 +157,7 @@ def open_fitting(
 
 
 def _load_meanwhile(folder: ModelFolder, note: Callable[[str], None]) -> Future[Tokenizer]:
-    """Begin to load the tokenizer on a thread, while this one loads the weights."""
+    """Load the tokenizer on a thread while this one loads the weights."""
 
     def load() -> Tokenizer:
         time.sleep(_HEAD_START)
@@ -168,7 +170,7 @@ def _load_meanwhile(folder: ModelFolder, note: Callable[[str], None]) -> Future[
 
 
 def _check_on(folder: ModelFolder, device: Device) -> None:
-    """Check a graph on a device, once; that it does not run right there is the device's error."""
+    """Check a graph on a device, once; if it computes wrongly there, it is a DeviceError."""
     try:
         with captured():  # ONNX Runtime prints where it falls back
             check_again(folder, device.provider)

@@ -1,4 +1,4 @@
-"""What this machine gives a process: processor, cores, memory; and what is installed."""
+"""What this machine offers a process: processor, cores, memory, and installed packages."""
 
 import os
 import platform
@@ -54,7 +54,7 @@ def count_cores(cpu_max: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
 
 
 def find_free_bytes(root: Path = Path("/")) -> int:
-    """Return the memory that can be had without swapping; where that cannot be told, 4 GB.
+    """Return the memory that is available without swapping; 4 GB where it is unknown.
 
     `root` is where proc and sys are.
     """
@@ -78,17 +78,17 @@ def read_peak(status: Path = Path("/proc/self/status")) -> int | None:
 
 
 def reset_peak() -> None:
-    """Let the peak begin anew, where that can be done: on Linux (proc(5), clear_refs)."""
+    """Reset the peak, where that is possible: on Linux (proc(5), clear_refs)."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def _read_available(meminfo: Path) -> int | None:
-    """Return Linux's own estimate, which counts what the page cache would give back (proc(5))."""
+    """Return Linux's own estimate, which includes what the page cache would free (proc(5))."""
     kilobytes = _read_kilobytes(meminfo, "MemAvailable:")
     if kilobytes is not None:
         return kilobytes << 10
-    try:  # the free pages: all that other systems tell
+    try:  # the free pages: other systems say no more
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):
         return None
@@ -104,7 +104,7 @@ def _read_kilobytes(path: Path, name: str) -> int | None:
 
 
 def _read_limit(path: Path) -> int | None:
-    """Return what a container may use; None where it is `max` or nobody says."""
+    """Return the memory limit of a container; None where it is `max` or unknown."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Reads what `export` says of a model folder: the contract between the two packages."""
+"""Reads a model folder by its export.json: the contract between the two packages."""
 
 import hashlib
 import os
@@ -33,10 +33,10 @@ class ModelShape:
 
 @dataclass(frozen=True, slots=True)
 class SpecialToken:
-    """An id that is no ordinary text, each thing with the checkpoint's file that says so."""
+    """An id that is not ordinary text; each property with the checkpoint's file that says so."""
 
     id: int
-    text: str | None  # which reads as it where that is allowed; None: no token has the id
+    text: str | None  # the text that means it where that is allowed; None: no token has the id
     begins: str | None
     ends: str | None
     silent: str | None  # it never prints
@@ -85,7 +85,7 @@ class ModelFolder:
         return _read_object(path) if path.is_file() else {}
 
     def find_damage(self) -> str | None:
-        """Return what differs from the recorded hashes, by reading every file."""
+        """Read every file and return which differ from the recorded hashes."""
         recorded = _parse(self.path, read_manifest(self.path))[1]
         for name, facts in recorded.items():
             try:
@@ -99,7 +99,7 @@ class ModelFolder:
 
 
 def is_model_folder(path: Path) -> bool:
-    """Tell whether `export` wrote this folder; not, where it cannot be read."""
+    """Tell whether `export` wrote this folder; False if it cannot be read."""
     return os.path.isfile(path / MANIFEST_FILE)  # noqa: PTH113 (pathlib's raises there)
 
 
@@ -208,7 +208,7 @@ def _find_fault(path: Path, facts: Mapping[str, Any]) -> str | None:
         found = path.stat()
     except OSError:
         return f"{path.name} is missing"
-    if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+    if not stat.S_ISREG(found.st_mode):  # reading a pipe would block
         return f"{path.name} is not a regular file"
     if found.st_size != facts["size"]:
         return f"{path.name} has {found.st_size} bytes, expected {facts['size']}"

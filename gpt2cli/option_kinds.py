@@ -1,8 +1,8 @@
 """What an option is: its kind, its range, its words. Declares options as fields of a dataclass.
 
-The declaration is all there is: the command line (`gpt2cli.options`), the environment, the config
-file, `/set`, the records of a batch and a model's generation_config.json read by it, and the
-dataclass checks by it when it is built.
+Everything else uses that declaration: the command line (`gpt2cli.options`), the environment, the
+config file, `/set`, the records of a batch and a model's generation_config.json read values by it,
+and the dataclass checks itself by it when it is built.
 """
 
 import dataclasses
@@ -23,18 +23,19 @@ _SWITCHES: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("on", "true", "yes", "1"), True),
     **dict.fromkeys(("off", "false", "no", "0"), False),
 }
-# Leaves out infinity, and the integers of a JSON record that no float can hold. NaN fails any test.
+# The largest number allowed: it excludes infinity, and integers of a JSON record that no float can
+# hold. (NaN fails any comparison.)
 _LARGEST: Final = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The numbers from `low` to `high`; `above`: not `low` itself."""
+    """The numbers from `low` to `high`; with `above`, `low` itself is left out."""
 
     low: float
     high: float | None = None
     above: bool = False
-    words: str = ""  # in place of those that the numbers make
+    words: str = ""  # in place of the words that the numbers make
 
     def __contains__(self, value: float) -> bool:
         reached = self.low < value if self.above else self.low <= value
@@ -54,13 +55,13 @@ class Kind:
     """What one value of an option is."""
 
     wanted: str  # in errors: expected …
-    parse: Callable[[str], Any]  # from text; a ValueError if it is none
-    types: tuple[type, ...]  # of what JSON or TOML may give for it
+    parse: Callable[[str], Any]  # from text; raises a ValueError if it is invalid
+    types: tuple[type, ...]  # types that JSON or TOML may have for it
     metavar: str
     has_escapes: bool = False  # on the command line
     choices: tuple[str, ...] = ()
-    wanted_of_json: str = ""  # where that is something else
-    convert: Callable[[Any], Any] = lambda value: value  # from what JSON or TOML gives
+    wanted_of_json: str = ""  # where JSON wants something else
+    convert: Callable[[Any], Any] = lambda value: value  # from a value of JSON or TOML
 
     def read(self, value: Any) -> Any:
         """Return the value that JSON or TOML gives.
@@ -93,7 +94,7 @@ def _parse_bias(text: str) -> tuple[str, float]:
 
 
 def _read_number(value: Any) -> Any:
-    """Return a number of JSON, however large: its range is told by its option."""
+    """Return a number of JSON, however large: the option checks the range."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ValueError
     return value
@@ -110,7 +111,7 @@ def _check_float(value: Any) -> Any:
 NUMBER: Final = Kind("a number", float, (int, float), "<float>", convert=_check_float)
 WHOLE: Final = Kind("a whole number", int, (int,), "<int>")
 TEXT: Final = Kind("a text", str, (str,), "TEXT", has_escapes=True)
-PATTERN: Final = Kind("a text", str, (str,), "PATTERN")  # whose backslashes are the user's own
+PATTERN: Final = Kind("a text", str, (str,), "PATTERN")  # backslashes in it are kept as they are
 NAME: Final = Kind("a text", str, (str,), "NAME")
 SWITCH: Final = Kind(
     "on or off", _parse_switch, (bool,), "", choices=("on", "off"), wanted_of_json="true or false"
@@ -162,9 +163,9 @@ class Option:
     short: str = ""
     within: Range | None = None
     off: str = ""  # which value turns it off: "0: off"
-    usual: str = ""  # what holds if nobody says anything, in words
+    usual: str = ""  # the default in words, where the value itself would not do
     repeatable: bool = False
-    auto: str = ""  # a word that means the default, as if nothing were given
+    auto: str = ""  # a word that means the default, as if the option were left out
     settable: bool = True  # in the environment and the config file
     hugging_face: str = ""  # its key in generation_config.json
     metavar: str = ""
@@ -177,7 +178,7 @@ class Option:
 
     @property
     def negatable(self) -> bool:
-        """Whether a switch has a --no-…, since settings or its default may turn it on."""
+        """Whether a switch has a --no-… form, because settings or its default may turn it on."""
         return self.kind is SWITCH and (self.settable or bool(self.default))
 
     @property
@@ -190,7 +191,7 @@ class Option:
 
     @property
     def usual_words(self) -> str:
-        """What holds if nobody says anything."""
+        """The default in words."""
         if self.kind is SWITCH:
             return "on" if self.default else "off"
         told = self.usual or ("none" if self.default in (None, ()) else str(self.default))
@@ -275,7 +276,7 @@ class Option:
         wanted = wanted or self.kind.wanted
         numbers = f" {self.bounds}" if self.bounds and wanted.endswith("number") else ""
         auto = f", or {self.auto}" if self.auto else ""
-        # Nothing of `expected` may look like an option's field in braces.
+        # Braces are doubled, so that nothing looks like an option's field.
         expected = f"{wanted}{numbers}{auto}".replace("{", "{{").replace("}", "}}")
         return UsageError(option=self.field, expected=expected, found=found)
 
@@ -320,7 +321,7 @@ def check_ranges(group: Any) -> None:
 
 
 def from_bytes(text: str, option: str | None = None, *, subject: str = "it") -> str:
-    """Return the text of an argument or a variable as UTF-8, whatever Python took it for.
+    """Return the text of an argument or a variable as UTF-8, whatever the locale's encoding.
 
     Raises:
         UsageError: naming the option, or else the subject, if it is not UTF-8.
@@ -343,9 +344,9 @@ def unescape(text: str) -> str:
 
 
 def _read_array(text: str) -> list[Any] | None:
-    """Return a JSON array of texts; None if it is none, but a text that begins like one."""
+    """Return a JSON array of texts; None if the text only begins like one."""
     try:
-        values = parse_json(text, half_pairs=True)  # which `read` tells
+        values = parse_json(text, half_pairs=True)  # `read` reports them
     except ReadError:
         return None
     return values if all(isinstance(value, str) for value in values) else None

@@ -18,19 +18,19 @@ from gpt2cli.option_kinds import FILE, SCHEMA, SWITCH, Option, from_bytes, optio
 from gpt2cli.settings import Given, Settings, find_settings
 
 Function = Callable[..., None]
-# What the shell offers: a value, or a value and what is told of it.
+# What the shell offers: a value, or a value with a remark.
 Offer = str | tuple[str, str]
 
 
 class Command(TyperCommand):
     """A command whose help has no column for `--no-…`: a switch's sentence says it.
 
-    Typer 0.28 would set one apart in every panel that has a switch, and leave too little room
-    for the sentences on 80 columns.
+    Typer 0.28 would add that column to every panel with a switch, and leave too little room for the
+    sentences on 80 columns.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; every error knows its command, as Typer 0.28's do only in part."""
+        """Parse the arguments; every error knows its command, which not all of Typer 0.28's do."""
         try:
             return super().parse_args(ctx, args)
         except typer.TyperException as error:
@@ -52,7 +52,7 @@ def takes(
 ) -> Callable[[Function], Function]:
     """Let a command take the options of groups, which it gets as `settings`.
 
-    `own`: whether the user's environment and config file have a say. `defaults`: by field, in
+    `own`: whether the user's environment and config file are read. `defaults`: by field, in
     place of the table's.
     """
     options = {
@@ -88,7 +88,7 @@ def spell_flag(field: str) -> str:
 
 
 def _as_parameter(option: Option) -> inspect.Parameter:
-    """Return the parameter by which Typer reads an option; None: it was not given."""
+    """Return an option as Typer's parameter, whose value is None if the option was not given."""
     first = spell_flag(option.field)
     told: dict[str, Any] = {"help": option.told, "show_default": False}
     told["rich_help_panel"] = option.panel
@@ -113,7 +113,7 @@ def _parse(option: Option, text: str) -> Any:
 
 
 def _gather(option: Option, value: Any) -> Any:
-    """Return what Typer gives for an option: of a repeatable one a tuple, or None for no value."""
+    """Return an option's value from Typer; of a repeatable one a tuple; None if there is none."""
     return (tuple(value) or None) if isinstance(value, list) else value
 
 
@@ -144,11 +144,11 @@ def read_schema(path: Path) -> str:
     return text
 
 
-# Completion: all of it answers within a key press, and gives nothing rather than an error.
+# Shell completion: it must answer within a key press, and offers nothing rather than fail.
 
 
 def complete_option(option: Option, incomplete: str) -> list[Offer]:
-    """Offer the values that an option can have, where they can be told."""
+    """Offer the values that an option can have, where there are few."""
     if option.field == "model":
         return complete_model(incomplete)
     return [choice for choice in option.kind.choices if choice.startswith(incomplete)]
@@ -157,7 +157,7 @@ def complete_option(option: Option, incomplete: str) -> list[Offer]:
 def complete_model(incomplete: str) -> list[Offer]:
     """Offer what --model takes: aliases, what is in the cache, and folders of models here.
 
-    For any other path there is no offer, and the shell completes it as a file's.
+    It offers nothing for any other path, which the shell then completes as a file's.
     """
     from gpt2cli.store.names import HUB_ALIASES, STARTER
 

@@ -71,7 +71,7 @@ def make_error_record(
 def format_record(record: dict[str, Any]) -> str:
     """Return a record as one line of JSON, with its newline.
 
-    Half of a surrogate pair, which an input record may have had, is U+FFFD: no UTF-8 can write it,
+    Half of a surrogate pair, which an input record may have, becomes U+FFFD: UTF-8 cannot write it,
     and readers of JSON stop at its escape.
     """
     line = json.dumps(record, ensure_ascii=False) + "\n"
@@ -84,13 +84,13 @@ def _identify(identity: object) -> dict[str, Any]:
 
 
 def _describe_cut(finish: Finish) -> dict[str, int]:
-    """Return how many of the prompt's tokens the model did not see, if that is so."""
+    """Return how many of the prompt's tokens the model did not see, if there are any."""
     cut = finish.truncated_prompt_tokens
     return {"truncated_prompt_tokens": cut} if cut else {}
 
 
 def _describe_logprobs(finish: Finish, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return the log-probability of each token of the completion, if they are wanted."""
+    """Return the log-probability of each token of the completion, if they were asked for."""
     if finish.logprobs is None:
         return {}
     return {"logprobs": [describe_token(token, tokenizer) for token in finish.logprobs]}
@@ -112,7 +112,7 @@ def _describe_one(
 
 
 def describe_model(model: LoadedModel) -> dict[str, Any]:
-    """Return what every record tells of the model that ran."""
+    """Return what every record says about the model that ran."""
     return {
         "model": model.stored.name,
         "revision": model.stored.revision,

@@ -128,7 +128,7 @@ def read_header(output: Path) -> Header | None:
     """
     path = journal_path(output)
     try:
-        if not path.is_file() and path.exists():  # a pipe would be waited for
+        if not path.is_file() and path.exists():  # reading a pipe would block
             raise OutputError(f"{path} is not a regular file; remove it to start over")
         with path.open("rb") as file:
             return _parse_header(file.readline(), path)
