@@ -1,4 +1,4 @@
-"""`gpt2 batch`: its options, and what they ask of one another."""
+"""`gpt2 batch`: its options, and which of them go together."""
 
 from typing import Annotated
 
@@ -39,8 +39,8 @@ def batch(
 ) -> None:
     """Complete many prompts, side by side, with a record for each in the order of the input.
 
-    A record goes out as soon as it and all before it are done; a bad one becomes
-    a record with "error", and the rest goes on.
+    A record is written as soon as it and all before it are done; a bad one becomes a record with
+    "error", and the rest goes on.
 
     For example:
 

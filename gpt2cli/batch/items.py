@@ -1,4 +1,4 @@
-"""Input records as they come: each is one request, or the reason why there is none."""
+"""Reads input records as they come: each becomes a request, or an error."""
 
 import codecs
 import hashlib
@@ -34,7 +34,7 @@ _MOMENT: Final = 0.1  # seconds that `take` waits
 class InputReader:
     """Gives the records of a file descriptor as they come, without their terminators.
 
-    A record that is longer than any prompt can be is given as a PromptError in its place.
+    A record that is longer than any prompt can be is replaced by a PromptError.
     """
 
     def __init__(self, descriptor: int, *, terminator: bytes = b"\n") -> None:
@@ -45,7 +45,7 @@ class InputReader:
         self._failure: OSError | None = None
         self.ended = False
         self.bytes_taken = 0  # of the records that were taken, with their terminators
-        # A daemon: a read that blocks for ever must not keep the program.
+        # A daemon, so that a read that blocks forever does not keep the program from ending.
         threading.Thread(target=self._read, name="input", daemon=True).start()
 
     def take(self, *, wait: bool) -> bytes | PromptError | None:
@@ -77,7 +77,7 @@ class InputReader:
         self._queue.put(None)
 
     def _split(self) -> None:
-        pieces: list[bytes] = []  # of the record that has begun, as far as it is not too long
+        pieces: list[bytes] = []  # the record that has begun, unless it is too long already
         size = 0
         while block := self._read_block():
             *complete, rest = block.split(self._terminator)
@@ -94,7 +94,7 @@ class InputReader:
         while True:
             try:
                 return os.read(self._descriptor, _BLOCK)
-            except BlockingIOError:  # another program that has it open may have made it so
+            except BlockingIOError:  # made non-blocking by another program that has it open
                 select.select([self._descriptor], [], [])
 
     def _put(self, pieces: list[bytes], size: int) -> None:
@@ -129,7 +129,7 @@ class BatchItem:
 class ItemParser:
     """Parses records of one kind: a line of text is a prompt, a line of JSON an object."""
 
-    settings: Settings  # for what a record does not say
+    settings: Settings  # for options that a record does not have
     tokenizer: Tokenizer
     shape: ModelShape
     run_seed: int
@@ -221,7 +221,7 @@ class ItemSource:
 
 
 def digest(data: bytes) -> str:
-    """Return what a record or a line of the output is known by."""
+    """Return the digest by which a record or a line of the output is recognised."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 
@@ -242,7 +242,7 @@ def read_options(record: Mapping[str, Any]) -> dict[str, Given]:
 
 
 def _read_object(text: str) -> dict[str, Any]:
-    """Return a record's fields; null is not given. Texts may have half of a surrogate pair."""
+    """Return a record's fields, except null ones. Texts may have half of a surrogate pair."""
     try:
         value = parse_json(text, half_pairs=True)
     except ReadError as error:
@@ -260,7 +260,7 @@ def _read_prompt(record: Mapping[str, Any]) -> str:
 
 
 def _refuse_half_pairs(record: Mapping[str, Any]) -> None:
-    """Refuse what no UTF-8 can write, in any text of a record."""
+    """Refuse half of a surrogate pair, which UTF-8 cannot write, in any text of a record."""
     half = find_half_pair(record)
     if half is not None:
         raise PromptError(

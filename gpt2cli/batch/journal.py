@@ -1,9 +1,9 @@
-"""Output that a killed run can go on with: the file, and beside it a journal of what was done.
+"""Output that a killed run can continue: the file, and beside it a journal of what was done.
 
 `FILE.resume.json` is written first: a line of JSON that says what the run was, then a line before
 each result that goes to FILE, which knows the result by its index and digest. Both are flushed to
 disk about every second. To resume, the results in FILE are matched with the journal and the input:
-what a kill or a power cut tore is cut off and made again, never trusted.
+what a kill or a power cut left incomplete is cut off and made again.
 """
 
 import json
@@ -32,13 +32,13 @@ Header = Mapping[str, Any]  # what must be the same for a run to be resumed
 
 
 class Entry(NamedTuple):
-    """What a journal says of one result: by what number and digests it is known."""
+    """One result in a journal: the number and the digests by which it is recognised."""
 
     number: int  # of the input record, from 0
     sample: int
     record: str  # the digest of the input record
     result: str  # the digest of the line that is written
-    failed: bool  # it is an error, which a line of text would not tell
+    failed: bool  # it is an error, which its line does not show with --format text
 
     @classmethod
     def read(cls, journal: BinaryIO) -> Self | None:
@@ -141,7 +141,7 @@ def read_header(output: Path) -> Header | None:
 
 
 def start_output(output: Path, header: Header) -> Journal:
-    """Begin a new run: its journal first, which disowns what an older run left in `output`.
+    """Begin a new run: its journal first, so that results of an older run no longer count.
 
     Raises:
         OutputError: if they cannot be written, or another process is writing them.
@@ -156,12 +156,12 @@ def start_output(output: Path, header: Header) -> Journal:
 
 
 def resume_output(output: Path, header: Header, items: ItemSource) -> Journal:
-    """Go on with a run: match what was done with the input, and cut off what is incomplete.
+    """Continue a run: match what was done with the input, and cut off what is incomplete.
 
     Takes the records that are done from `items`.
 
     Raises:
-        UsageError: if the run was another one.
+        UsageError: if the run had other options or another model.
         OutputError: if the input is not the one that was read before, or another process writes.
     """
     path = journal_path(output)
@@ -197,14 +197,14 @@ def _telling_how_to_go_on() -> Iterator[None]:
 
 @contextmanager
 def _opened(output: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Give output and journal, open for this process alone and unchanged; close them on errors."""
+    """Yield output and journal, locked for this process and unchanged; close them on errors."""
     try:
         with ExitStack() as on_error:
             results, journal = (
                 on_error.enter_context(_open_unchanged(path))
                 for path in (output, journal_path(output))
             )
-            if lock(results.fileno()) is False:  # by whatever name the other one opened it
+            if lock(results.fileno()) is False:  # holds whatever name the other one used
                 raise OutputError(f"another process is writing {output}")
             yield results, journal
             on_error.pop_all()
@@ -238,7 +238,7 @@ def _is_torn(line: bytes) -> bool:
 
 
 def _damaged(path: Path | str) -> OutputError:
-    """Return the error of a journal that says what no run wrote."""
+    """Return the error for a journal that holds what no run writes."""
     return OutputError(f"{path} is damaged", _BEGIN_ANEW)
 
 
@@ -307,7 +307,7 @@ def _is_known(line: bytes, journal: BinaryIO) -> bool:
 
 
 def _refuse_difference(before: Header, now: Header) -> None:
-    """Refuse to resume a run that was another one.
+    """Refuse to resume a run that differs from this one.
 
     Raises:
         UsageError: naming what differs, with both values.

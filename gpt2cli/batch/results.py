@@ -1,4 +1,4 @@
-"""Runs records through the shared loop, and hands the results on in the order of the input."""
+"""Runs records through the generation loop, and passes the results on in the order of the input."""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from gpt2cli.generation.requests import PreparedRequest
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 
-# Results that may be begun before the oldest one is handed on: for each slot, and in characters.
+# How many results may be begun before the oldest one is written: for each slot, and in characters.
 _WINDOW_PER_SLOT: Final = 8
 _WINDOW_CHARACTERS: Final = 1 << 22
 
@@ -48,7 +48,7 @@ class Result:
 class BatchRun:
     """One run over an input. `sink` is called with each result as soon as all before it are done.
 
-    What is read ahead, and what is finished but must wait for an older result, is bounded.
+    It bounds what it reads ahead, and what is finished but must wait for an older result.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class BatchRun:
         return in_window and self._waiting_characters < _WINDOW_CHARACTERS
 
     def _begin_next(self, item: BatchItem) -> Result:
-        """Begin the next result of the current item, behind all that wait."""
+        """Begin the next result of the current item; it is written after all that wait."""
         result = Result(item, self._next_sample)
         self._next_sample += 1
         if self._next_sample == item.results:

@@ -162,7 +162,7 @@ def _find_resumable(source: _Input, io: InputOutput) -> Path | None:
 
 
 def _look_up_texts(settings: Settings, model: LoadedModel, seed: int) -> None:
-    """Look the options' texts up in the vocabulary: a bad one is told before any record.
+    """Look up the options' texts, so that a bad one is an error before any record.
 
     Raises:
         UsageError, PackageError: as `prepare`.
@@ -173,7 +173,7 @@ def _look_up_texts(settings: Settings, model: LoadedModel, seed: int) -> None:
 
 
 def _describe_options(settings: Settings) -> dict[str, Any]:
-    """Return what changes the results, or how they are written; not how fast or where to."""
+    """Return the options that change the results, not those about speed and files."""
     of_the_run = {o.field for group in (ModelConfig, ReportConfig) for o in options_of(group)}
     of_the_run |= {"seed", "file", "output", "resume", "batch_size"}
     return {field: value for field, value in settings.values.items() if field not in of_the_run}
@@ -198,7 +198,7 @@ def _describe_run(
 
 
 def _run(view: BatchView, counts: Counts) -> bool | None:
-    """Run to the end; tell whether Ctrl-C ended it before, None: a reader who has gone did."""
+    """Run to the end; return whether Ctrl-C ended it, None: the reader of a pipe has gone."""
     model, output = view.model, view.output
     with output, ctrl_c_as_flag() as pressed, view.bar:
         view.show_progress()

@@ -36,7 +36,7 @@ class BatchView:
     _started: float = field(default_factory=time.monotonic)
 
     def show(self, result: Result) -> None:
-        """Write a result; what is wrong with it, or was left out, is a note if it cannot say so.
+        """Write a result; a note tells an error or a cut prompt if the result itself does not.
 
         Raises:
             BrokenPipeError: if nobody reads any more.
@@ -60,7 +60,7 @@ class BatchView:
         self.show_progress()
 
     def show_progress(self) -> None:
-        """Show how far it is, where a person watches."""
+        """Show the progress on a terminal."""
         told = f"{_count(self.records, 'record')}, {self._rate():.0f} tokens/s"
         self.bar.show(self.items.bytes_taken, told)
 

@@ -18,7 +18,7 @@ _BENCH: Final = "Measuring"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchConfig:
-    """What is measured, how often, and how it is told."""
+    """What is measured, how often, and how it is shown."""
 
     rounds: int = option(
         5, "How often each thing is measured.", _BENCH, kind=WHOLE, within=Range(1), settable=False

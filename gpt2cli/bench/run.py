@@ -204,7 +204,7 @@ def get_ready(
     slots = max(batch_sizes)
     load = partial(load_model, config, max_slots=slots, min_slots=slots)  # fewer measure nothing
     lengths = fit_lengths(prompt_lengths, load(listener=notes).engine.shape.n_positions)
-    silent = Notes(quiet=True)  # what it told once it need not tell again
+    silent = Notes(quiet=True)  # its notes were shown once
     return Bench(partial(load, listener=silent), rounds, lengths, sorted(set(batch_sizes)))
 
 

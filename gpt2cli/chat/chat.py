@@ -74,17 +74,17 @@ class Chat:
         self._sampler = sampler
         self._allow_special = settings.make(TextConfig).allow_special
         self._prompt_cache = PromptCache()
-        self._seeded: int | None = 0  # the turn that has the seed itself; None: the next one
+        self._seeded: int | None = 0  # the turn that gets the seed as set; None: the next turn
         self.template = template
         self.conversation = conversation
         self._make_template(conversation)
         self.change_settings(settings)
 
     def change_settings(self, settings: Settings) -> None:
-        """Let other settings hold from the next reply on.
+        """Use other settings from the next reply on.
 
         Raises:
-            UsageError: if one means nothing in the model's vocabulary; then the old ones hold.
+            UsageError: if one means nothing in the model's vocabulary; then the old settings stay.
         """
         sampling, size = settings.make(SamplingConfig), self._engine.shape.vocab_size
         find_biases(sampling, self._tokenizer, vocab_size=size, allow_special=self._allow_special)
@@ -146,10 +146,10 @@ class Chat:
     def answer(
         self, exchange: Exchange, interrupted: Callable[[], bool]
     ) -> Generator[str, None, None]:
-        """Yield the reply as it is made, without the white space around it; then it is a turn.
+        """Yield the reply as it is made, without white space around it; then it becomes a turn.
 
         Once `interrupted` says so the reply ends with what it has, as it does when the generator is
-        closed. If nothing at all was made of it by then, the conversation stays as it was.
+        closed. If nothing was made by then, the conversation stays as it was.
         """
         chunks = generate(
             self._engine,
@@ -199,7 +199,7 @@ class Chat:
         return Exchange(prepared, conversation, first, seen_ids)
 
     def _make_room(self) -> Room:
-        """Return how many tokens are to be free for a reply: all of them, where less is refused."""
+        """Return how many tokens must be free for a reply: all, if fewer would be refused."""
         limits = self.settings.make(GenerationConfig)
         free = limits.max_new_tokens
         if limits.overflow is not Overflow.ERROR:
@@ -207,7 +207,7 @@ class Chat:
         return Room(self.n_positions, free, slides=limits.overflow is Overflow.SLIDE)
 
     def _cut_short(self, exchange: Exchange) -> Finish:
-        """Return the finish of a reply that was closed in its midst."""
+        """Return the finish of a reply that was cut short."""
         prompt_tokens, seen_ids = len(exchange.prepared.prompt_ids), exchange.seen_ids
         return Finish(
             reason=FinishReason.INTERRUPTED,
@@ -233,7 +233,7 @@ class Chat:
         return draw_seed() if seed is None else seed_of(seed, number - self._seeded_by(number))
 
     def _seeded_by(self, number: int) -> int:
-        """Return which turn has the seed itself once the turn of this number is made."""
+        """Return which turn has the seed that was set, once the turn of this number is made."""
         return number if self._seeded is None else min(number, self._seeded)
 
     def _make_template(self, conversation: Conversation) -> Template:
@@ -249,7 +249,7 @@ class _Trimmer:
         self._held = ""
 
     def feed(self, text: str) -> str:
-        """Return the text that surely stands between other text."""
+        """Return the text so far, without white space that may be at the end."""
         text = self._held + text
         if not self._begun:
             text = text.lstrip()

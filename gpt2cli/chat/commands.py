@@ -29,10 +29,10 @@ class ChatCommand:
 
 
 def run_command(dialogue: Dialogue, line: str) -> None:
-    """Do what a line says.
+    """Run the command on a line.
 
     Raises:
-        UsageError: if there is no such command, or it cannot be done.
+        UsageError: if there is no such command, or it fails.
         Gpt2Error: whatever it meets.
     """
     name, argument = _split(line)
@@ -124,7 +124,7 @@ def _edit(dialogue: Dialogue, argument: str) -> None:
 def _save(dialogue: Dialogue, argument: str) -> None:
     path = _path(argument, "/save")
     if path.exists():
-        read_conversation(path)  # anything else is not written over
+        read_conversation(path)  # any other file is not overwritten
     write_conversation(path, dialogue.chat.conversation, model=dialogue.model.stored.name)
     dialogue.notes.report(f"saved to {path}")
 
@@ -207,7 +207,7 @@ COMMANDS: Final[Mapping[str, ChatCommand]] = {
     "/exit": ChatCommand("/exit", "leave, as Ctrl-D does", _exit),
 }
 
-# What people type who come from ollama and others.
+# Names that people know from ollama and other programs.
 _ALIASES: Final[Mapping[str, str]] = {"/bye": "/exit", "/quit": "/exit", "/?": "/help"}
 
 
@@ -237,11 +237,11 @@ def _format_pairs(values: Mapping[str, str]) -> str:
 def change_setting(settings: Settings, option: Option, text: str) -> Settings:
     """Return the settings with one value changed.
 
-    `default` takes back what was given: then the environment, the config file or the model say what
-    holds.
+    The value `default` takes back a change: the environment, the config file or the model then
+    decide.
 
     Raises:
-        UsageError: if the value is none, or does not go with the others.
+        UsageError: if the value is invalid, or does not go together with others.
     """
     if text == _DEFAULT:
         fields = _ALIKE if option.field in _ALIKE else {option.field}

@@ -1,4 +1,4 @@
-"""What a model sees of a conversation: in what form, and how many old turns must go to fit."""
+"""What a model sees of a conversation: its form, and which old turns are dropped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from gpt2cli.tokenizer import Tokenizer
 
 
 class Template:
-    """Turns the parts of a conversation into ids, each by itself: what was said keeps its ids."""
+    """Turns each part of a conversation into ids by itself, so that they never change later."""
 
     stop: tuple[str, ...] = ()  # the texts that end a reply, beside EOS
 
@@ -127,7 +127,7 @@ class Room:
 
 
 def build_history(turns: Sequence[Turn], template: Template) -> list[int]:
-    """Return the ids of all that the model sees before the next message."""
+    """Return the ids of everything that the model sees before the next message."""
     ids = template.begin()
     for number, turn in enumerate(turns):
         ids += _build_turn(turn, template, first=number == 0)
@@ -171,7 +171,7 @@ def see(conversation: Conversation, template: Template, room: Room) -> list[int]
     system = template.begin()
     try:
         first, ids = fit(conversation, "", template, room)
-    except PromptError:  # it will see nothing before the system text is a shorter one
+    except PromptError:  # nothing fits until the system text is shorter
         return system[: room.n_positions]
     asked = len(template.ask("", first=first == len(conversation.turns)))
     ids = cut(ids, template, room)

@@ -111,7 +111,7 @@ def read_conversation(path: Path) -> Conversation:
 
 
 class SessionFile:
-    """The file that holds a conversation as it goes on; never written over another's changes."""
+    """The file that holds a running conversation; it never overwrites another process's changes."""
 
     def __init__(
         self, path: Path, *, model: str, clock: Callable[[], float] = time.monotonic
@@ -120,7 +120,7 @@ class SessionFile:
         self._model = model
         self._clock = clock
         self._flush_at = clock()
-        self._known: bytes | None = None  # what it held when it was last understood or written
+        self._known: bytes | None = None  # its content when it was last read or written
 
     def read(self) -> Conversation | None:
         """Return the conversation; None if there is no file yet.

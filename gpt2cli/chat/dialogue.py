@@ -1,4 +1,4 @@
-"""A chat in progress: its replies, what is told of them, and the session that keeps them."""
+"""A chat in progress: its replies, their statistics and notes, and the session file."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -31,7 +31,7 @@ class ReplyView:
             self.writer.write(piece)
 
     def end(self, exchange: Exchange) -> None:
-        """Leave nothing half shown, however the reply ended."""
+        """Finish the last line, however the reply ended."""
         if not self.as_records:
             self.writer.write("\n\n" if self.writer.on_terminal else "\n")
         elif exchange.finish is not None:  # else there is no turn
@@ -57,8 +57,8 @@ class Dialogue:
     notes: Notes
     stats: bool = False
     abandoned: Callable[[], bool] = lambda: False  # whether nobody reads the replies any more
-    failed: bool = False  # whether anything that was typed came to nothing
-    interrupted: bool = False  # by Ctrl-C where nobody types
+    failed: bool = False  # whether any input failed
+    interrupted: bool = False  # by Ctrl-C, when the input is no terminal
     ended: bool = False
     last: Exchange | None = None
     _told: set[str] = field(default_factory=set)
@@ -89,7 +89,7 @@ class Dialogue:
         self._finish(exchange)
 
     def save_session(self) -> None:
-        """Write the session's file, if there is one; a failure is told and nothing else."""
+        """Write the session's file, if there is one; if that fails, say so and go on."""
         if self.session is None:
             return
         try:
@@ -99,7 +99,7 @@ class Dialogue:
             self.tell_failure(error)
 
     def tell_failure(self, error: Gpt2Error) -> None:
-        """Write what came to nothing; options are spelled as /set takes them."""
+        """Write an error; options are spelled as /set takes them."""
         write_error(self.source.place + error.tell(lambda field: field.replace("_", "-")))
         self.failed = True
 
@@ -121,7 +121,7 @@ class Dialogue:
             with closing(self.chat.answer(exchange, interrupted)) as pieces:
                 for piece in pieces:
                     self.view.show(piece)
-        except SystemExit:  # told to end: a reader who has stopped is not waited for
+        except SystemExit:  # ended by a signal: do not wait for a reader that has stopped
             raise
         except BaseException:
             self.view.end(exchange)

@@ -41,7 +41,8 @@ def edit(text: str) -> str:
 def _run(command: list[str]) -> int:
     """Return the code that a program ends with; it is shown on the terminal, wherever stdout is.
 
-    It gives the terminal back as it was, so it is never killed: it is told to end if we are.
+    The editor must restore the terminal, so it is never killed: if this program is to end, it gets
+    SIGTERM.
     """
     stdout = None if sys.stdout is not None and sys.stdout.isatty() else _STDERR
     running: list[subprocess.Popen[bytes]] = []

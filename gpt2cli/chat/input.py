@@ -1,4 +1,4 @@
-"""What is typed in a chat, entry by entry; here the lines of a file or pipe."""
+"""What is typed in a chat, entry by entry; this module reads the lines of a file or pipe."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -23,13 +23,13 @@ class Entry:
 
 
 class ChatInput:
-    """Gives one entry after the other."""
+    """Yields one entry after the other."""
 
     on_terminal = False  # whether a person types them
 
     @property
     def place(self) -> str:
-        """Say before an error where the last entry stands; nothing where a person sees it."""
+        """Words before an error that name the line of the last entry; empty at a terminal."""
         return ""
 
     def has_more(self) -> bool:
@@ -46,7 +46,7 @@ class ChatInput:
         raise NotImplementedError
 
     def resting(self) -> AbstractContextManager[None]:
-        """Let what is typed meanwhile wait unseen for the next `read`."""
+        """Keep what is typed meanwhile unseen, for the next `read`."""
         return nullcontext()
 
 

@@ -1,4 +1,4 @@
-"""A line that a person types, by prompt_toolkit 3, whose prompt knows no signal but SIGINT."""
+"""The prompt line, by prompt_toolkit 3, whose prompt handles no signal but SIGINT."""
 
 import asyncio
 import signal
@@ -44,7 +44,7 @@ _CONTINUED: Final = "... "
 
 
 class PromptInput(ChatInput):
-    """Lets a person type, with editing, history and completion, on the terminal that there is."""
+    """Reads what a person types at the terminal, with editing, history and completion."""
 
     on_terminal = True
 
@@ -103,14 +103,14 @@ def ask(session: PromptSession[str], message: str, **how: Any) -> str:
     ended: list[int] = []
 
     def begin() -> None:
-        session.search_buffer.reset()  # a search that SIGINT has cut off still takes the keys
+        session.search_buffer.reset()  # else a search that SIGINT has cut off still takes the keys
         app.layout.focus(session.default_buffer)
         asyncio.get_running_loop().set_exception_handler(fail)
         if ended:
             end()
 
     def fail(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Take what is raised while a key is read or the line is drawn."""
+        """Keep the exception that is raised while a key is read or the line is drawn."""
         if "exception" in context:
             end(context["exception"])
 
@@ -173,7 +173,7 @@ class _SafeProcessor(Processor):
 
 class _OwnHistory(FileHistory):
     def store_string(self, string: str) -> None:
-        """Keep what was typed; a full disk, or what is no UTF-8, must not end the chat."""
+        """Save what was typed; a full disk, or text that is not UTF-8, must not end the chat."""
         with suppress(OSError, UnicodeError):
             super().store_string(string)
 
@@ -206,7 +206,7 @@ def _bind_keys() -> KeyBindings:
 
 @contextmanager
 def echo_off(descriptor: int) -> Iterator[None]:
-    """Let a terminal not show what is typed meanwhile; it waits there to be read.
+    """Keep the terminal from showing what is typed meanwhile; it can be read afterwards.
 
     While Ctrl-Z has stopped the program the terminal is as it was before.
     """

@@ -1,4 +1,4 @@
-"""Runs a chat: opens what is typed, the model and the conversation, and takes it to its end."""
+"""Runs a chat: opens the input, the model and the conversation, and reads to the end."""
 
 import os
 import sys
@@ -24,15 +24,15 @@ from gpt2cli.text_input import find_stdin
 
 
 def run_chat(settings: Settings) -> int:
-    """Talk until nothing is typed any more; return the exit code.
+    """Talk until the input ends; return the exit code.
 
-    1: something that was read came to nothing. 130: Ctrl-C, where nobody types.
+    1: some input failed. 130: Ctrl-C, when the input is no terminal.
 
     Raises:
         Gpt2Error: whatever is wrong with the options, the model or the session's file.
     """
     form, report = settings.make(ChatConfig), settings.make(ReportConfig)
-    _begin(form, Conversation())  # what is wrong with a name is told before anything takes time
+    _begin(form, Conversation())  # a bad name is an error before anything takes time
     with Notes(quiet=report.quiet) as notes, open_result(None) as writer:
         source = open_input(find_stdin(), notes)
         if not source.has_more():
@@ -59,7 +59,7 @@ def open_input(stdin: int | None, notes: Notes) -> ChatInput:
 
 
 def talk(dialogue: Dialogue) -> None:
-    """Take what is typed until the end: messages to the model, commands to where they are done.
+    """Read the input to its end: messages go to the model, commands are run.
 
     Raises:
         OutputError: if replies cannot be written.
@@ -73,7 +73,7 @@ def talk(dialogue: Dialogue) -> None:
             raise
         except Gpt2Error as error:
             dialogue.tell_failure(error)
-        except KeyboardInterrupt:  # a person ends what goes on, not the chat
+        except KeyboardInterrupt:  # at a terminal Ctrl-C ends what is running, not the chat
             if not dialogue.source.on_terminal:
                 raise
             end_line()
@@ -92,7 +92,7 @@ def _take_entry(dialogue: Dialogue) -> None:
 def _open_dialogue(
     settings: Settings, form: ChatConfig, source: ChatInput, notes: Notes, writer: ResultWriter
 ) -> Dialogue:
-    """Load the model, and the conversation if there is one to go on with."""
+    """Load the model, and the conversation of the session if there is one."""
     model = load_model(settings.make(ModelConfig), max_slots=1, listener=notes)
     conversation, session = Conversation(), None
     if form.session is not None:
@@ -100,7 +100,7 @@ def _open_dialogue(
         conversation = session.read() or conversation
     conversation = _begin(form, conversation)
     if session is not None:
-        session.write(conversation)  # what cannot be kept is told before anything is said
+        session.write(conversation)  # so that a file that cannot be written is an error now
     settings = settings.with_model(model.stored.folder.generation_config)
     template = form.template
     if template == AUTO:
@@ -126,7 +126,7 @@ def _open_dialogue(
 
 
 def _begin(form: ChatConfig, before: Conversation) -> Conversation:
-    """Return the conversation with what the user gave of it; the turns stay.
+    """Return the conversation with the system text and names that the user gave; the turns stay.
 
     Raises:
         UsageError: if a name cannot stand before a line of the transcript.

@@ -1,1 +1,1 @@
-"""`gpt2 doctor`: what this machine can run, and what mends what it cannot."""
+"""`gpt2 doctor`: what this machine can run, and how to fix what it cannot."""

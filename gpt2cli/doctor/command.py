@@ -25,7 +25,7 @@ _ABSENT: Final = "No such file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorConfig:
-    """What is looked at, and how it is told."""
+    """What is checked, and how it is shown."""
 
     verify: bool = option(
         False, "Read every model whole, to find damage.", REPORT, kind=SWITCH, settable=False
@@ -53,9 +53,9 @@ def doctor(
 ) -> None:
     """Tell what this machine can run, and what is missing.
 
-    It runs a step of the starter model where --device asks for it, so what it
-    says of the device has been tried. Problems come last, each with how to fix
-    it. The exit code is 1 if what was asked for cannot work: nothing runs on
+    It runs a step of the starter model on --device, so what it says about the device has been
+    tried. Problems come last, each with its fix. The exit code is 1 if what you asked for cannot
+    work: nothing runs on
     --device, a FOLDER is damaged, or --verify finds a damaged model.
 
     With --json it is one record: "system", "python", "cpu", "cores", "versions",

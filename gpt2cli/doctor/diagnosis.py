@@ -1,6 +1,6 @@
 """The diagnosis: versions, CUDA, a real step, places, hub, and what is wrong.
 
-Nothing here may fail because something else is broken: that is what it is asked to tell. So what
+Nothing here may fail because something else is broken: its task is to say what is broken. So what
 needs ONNX Runtime is imported where its failure is caught.
 """
 
@@ -35,7 +35,7 @@ _WARM_STEPS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What came of running the starter model on the device that was asked for."""
+    """The result of running the starter model on the device that was asked for."""
 
     asked: str
     ran_on: str | None = None  # None: nowhere
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Cuda:
-    """What the driver and the libraries say of CUDA."""
+    """What the driver and the libraries say about CUDA."""
 
     devices: int = 0
     driver_version: str | None = None  # the newest CUDA that the driver runs
@@ -58,7 +58,7 @@ class Cuda:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that does not work, or not well; `advice` mends it."""
+    """Something that does not work, or not well; `advice` says how to fix it."""
 
     text: str
     advice: str | None = None
@@ -204,7 +204,7 @@ def _run_step(asked: str, spell: Spelling) -> Step:
 
 
 class _Silent:
-    """Takes what loading would tell the user: all of it stands in the diagnosis."""
+    """Discards notes while loading: the diagnosis has it all."""
 
     watched = False
 

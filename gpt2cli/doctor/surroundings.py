@@ -1,4 +1,4 @@
-"""What lies around the program: folders and their sizes, cached models, the hub."""
+"""The program's surroundings: folders and their sizes, cached models, the hub."""
 
 import os
 import shutil
@@ -68,7 +68,7 @@ def list_places() -> dict[str, Path]:
 
 
 def look_at(name: str, path: Path) -> Place:
-    """Return how large a folder is, and whether it can be written or made; nothing is written."""
+    """Return a folder's size, and whether it can be written or created; nothing is written."""
     size = 0
     for folder, _, files in os.walk(path):
         for file in files:

@@ -25,7 +25,7 @@ _MOST_SLOTS: Final = 8
 
 @dataclass(slots=True)
 class Run:
-    """A request whose model is loaded and whose prompt fits; and what came of it."""
+    """A request whose model is loaded and whose prompt fits, and its results."""
 
     model: LoadedModel
     prepared: PreparedRequest
@@ -63,7 +63,7 @@ def run(
     notes: Notes,
     writer: ResultWriter,
 ) -> None:
-    """Complete a prompt; end early once nobody reads any more.
+    """Complete a prompt; end early if the reader of a pipe has gone.
 
     Raises:
         Gpt2Error: whatever is wrong with the model, the prompt or the options.

@@ -27,12 +27,12 @@ from gpt2cli.text_input import NamedText
 Spell = Callable[[int], bytes]  # a token's id -> its bytes, special tokens by name
 
 _PATIENCE_SECONDS: Final = 1.0  # before a bar is shown
-# Least probability -> how text of it looks (ECMA-48 SGR). Grounds, not letters: spaces show too.
+# Least probability -> its style (ECMA-48 SGR). Background colours, so that spaces show too.
 _LEVELS: Final = ((0.5, ""), (0.1, "30;42"), (0.01, "30;43"), (0.001, "30;45"), (0.0, "97;41"))
 
 
 class _Stopped(Exception):  # noqa: N818 - it is no error
-    """Ends the view of a text whose scores will not come."""
+    """Ends the view of a text whose scoring was interrupted."""
 
 
 @dataclass(slots=True)
@@ -97,7 +97,8 @@ def _make_scorer(
 ) -> Callable[[Sequence[int], Totals], Iterator[list[TokenScore]]]:
     """Return what scores one text after the other, counts their tokens, and moves the bar.
 
-    The bar has made way when a text's last score was taken. If `stopped`, the scores raise.
+    The bar is hidden once a text's last score was taken. If `stopped` says so, the scores raise
+    _Stopped.
     """
     started, done = time.monotonic(), 0
 
@@ -144,7 +145,7 @@ def _format_line(token: TokenScore, spell: Spell) -> str:
 
 
 def show_coloured(text: ScoredText, writer: ResultWriter, spell: Spell) -> None:
-    """Write the text itself, on a ground that tells each token's probability, and a legend.
+    """Write the text itself, with a background colour for each token's probability, and a legend.
 
     Files have their names above, and stand apart. However it ends, its last line is finished.
     """

@@ -1,4 +1,4 @@
-"""What signals do. Ctrl-C ends what can be ended there, and what was made so far is still shown."""
+"""Handles signals: Ctrl-C ends what is running, and what was made so far is still shown."""
 
 import atexit
 import math
@@ -22,7 +22,7 @@ _UNWINDING_SECONDS: Final = 1.0
 
 @contextmanager
 def signals_taken(take: Callable[[int], None], numbers: Sequence[int]) -> Iterator[None]:
-    """Let `take` have these signals' numbers meanwhile. Those that are ignored stay so.
+    """Call `take` with these signals' numbers in the block. Ignored ones stay ignored.
 
     Only the main thread can take signals: elsewhere nothing changes.
     """
@@ -82,9 +82,8 @@ def signals_held_back(
 def unwind_on_signals() -> None:
     """From here on let SIGTERM and SIGHUP end the program as Ctrl-C does: nothing is half written.
 
-    All three wait while a module is imported. onnxruntime 1.31 and numpy 2.4 do not stand an
-    exception in their extension modules' beginning: it becomes an ImportError, or kills the
-    process.
+    All three wait while a module is imported. An exception while the extension modules of
+    onnxruntime 1.31 and numpy 2.4 start becomes an ImportError, or kills the process.
     """
     unwinder = _Unwinder()
     for number in _ALL:
@@ -94,7 +93,7 @@ def unwind_on_signals() -> None:
 
 
 def exit_on_signals(code: int) -> None:
-    """From here on, where all is written, let a signal end the program at once with this code.
+    """From here on, when everything is written, a signal ends the program at once with this code.
 
     Once no thread is waited for any more it changes nothing: Python would take our handlers away.
     """

@@ -1,4 +1,4 @@
-"""Speaks on stderr: notes that stay, and a line about what goes on now that vanishes."""
+"""Writes to stderr: notes that stay, and a line about the current stage that vanishes."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ class Notes:
 
     @property
     def watched(self) -> bool:
-        """Whether a person would see progress: stderr is a terminal, and it was not turned off."""
+        """Whether progress is shown: stderr is a terminal, and --quiet was not given."""
         return not self._quiet and sys.stderr is not None and sys.stderr.isatty()
 
     def note(self, text: str) -> None:
@@ -83,7 +83,7 @@ def write_error(message: str) -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask on stderr; all that stdin says but yes is a no, and so is nothing."""
+    """Ask on stderr; any answer on stdin but yes means no, and so does none."""
     if sys.stdin is None:
         return False
     sys.stderr.write(make_safe(f"{PROGRAM}: {question} [y/N] "))
@@ -95,13 +95,13 @@ def confirm(question: str) -> bool:
 
 
 def end_line() -> None:
-    """End a line on the terminal in which somebody, or the echo of Ctrl-C, has left the cursor."""
+    """Begin a new line on the terminal if the cursor may be within one, as after ^C."""
     if sys.stderr is not None and sys.stderr.isatty():
         write_line("")
 
 
 def write_line(text: str) -> None:
-    """Write one line to stderr; if that is closed there is nobody to tell."""
+    """Write one line to stderr; if that is closed, nothing happens."""
     try:
         sys.stderr.write(make_safe(text) + "\n")
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Where the result goes: stdout, or a file that takes its name when it is whole."""
+"""Where the result goes: stdout, or a file that gets its name when it is complete."""
 
 import os
 import re
@@ -28,7 +28,7 @@ class ResultWriter:
     """
 
     def __init__(self, file: BinaryIO, *, on_terminal: bool, close: bool = False) -> None:
-        """Write to `file`; `close` it at the end if it is not another's."""
+        """Write to `file`; with `close` it is closed at the end."""
         self._file = file
         self._on_terminal = on_terminal
         self._coloured = on_terminal and wants_colour()
@@ -37,12 +37,12 @@ class ResultWriter:
 
     @property
     def on_terminal(self) -> bool:
-        """Whether a person sees the result as it comes."""
+        """Whether the result goes to a terminal."""
         return self._on_terminal
 
     @property
     def coloured(self) -> bool:
-        """Whether colours are seen and wanted."""
+        """Whether the result may have colours."""
         return self._coloured
 
     def write(self, text: str) -> None:
@@ -84,11 +84,11 @@ class ResultWriter:
             self.write(text)
 
     def is_abandoned(self) -> bool:
-        """Tell whether the reader of a pipe has gone, before anything is written in vain."""
+        """Tell whether the reader of a pipe has gone, without writing to it."""
         return self._has_no_reader()
 
     def keep(self, notes: Notes) -> None:
-        """Let a result that Ctrl-C has cut short stay."""
+        """Keep a result that Ctrl-C has cut short."""
 
     def _put(self, text: str) -> None:
         self._put_bytes(text.encode("utf-8", "replace"))
@@ -117,7 +117,7 @@ class ResultWriter:
 
 
 class FileResultWriter(ResultWriter):
-    """Writes to a file that takes its name when all went well."""
+    """Writes to a file that gets its name when everything went well."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -126,7 +126,7 @@ class FileResultWriter(ResultWriter):
         super().__init__(self._replacing.__enter__(), on_terminal=False)
 
     def keep(self, notes: Notes) -> None:
-        """Let the file take its name with what there is, if there is anything."""
+        """Give the file its name with what there is, if there is anything."""
         if self._file.tell():
             self._finish(None, None, None)
             self._kept = True
@@ -171,7 +171,7 @@ def open_result(path: Path | None) -> ResultWriter:
 
 
 def is_direct(path: Path) -> bool:
-    """Tell whether nothing can stand beside `path` and take its name: a device, a pipe, stdout."""
+    """Tell whether no file can replace `path`: it is a device, a pipe or stdout."""
     if str(path) == "-":
         return True
     try:
@@ -182,7 +182,7 @@ def is_direct(path: Path) -> bool:
 
 
 def refuse_overwriting(output: Path | None, files: Iterable[Path], *, stdin: int | None) -> None:
-    """Refuse a result file that is one of the inputs, whose place it would take.
+    """Refuse a result file that is one of the inputs, which it would replace.
 
     Raises:
         UsageError: if it is.
@@ -201,7 +201,7 @@ def refuse_overwriting(output: Path | None, files: Iterable[Path], *, stdin: int
 
 
 def _watch_readers(file: BinaryIO) -> Callable[[], bool]:
-    """Return the function that tells whether `file` is a pipe that no reader is left of."""
+    """Return the function that tells whether `file` is a pipe whose reader has gone."""
     if sys.platform == "win32":
         return lambda: False
     try:

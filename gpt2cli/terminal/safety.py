@@ -3,10 +3,10 @@
 import re
 from typing import Final
 
-# C0 but for \t and \n, DEL, C1, line and paragraph separators; and what reorders or hides what
-# stands beside it, or shows nothing: Unicode's format characters (Cf), with all of U+E0000 to
-# U+E0FFF, in which text can be hidden. Not those that are seen, as the Arabic number signs, nor the
-# joiners that scripts and emoji need, U+200C and U+200D.
+# C0 except \t and \n, DEL, C1, line and paragraph separators; and characters that reorder or hide
+# others, or show nothing: Unicode's format characters (Cf), with all of U+E0000 to
+# U+E0FFF, in which text can be hidden. Except visible ones, such as the Arabic number signs, and
+# the joiners that scripts and emoji need, U+200C and U+200D.
 _CONTROLS: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029"
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"

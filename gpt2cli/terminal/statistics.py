@@ -1,4 +1,4 @@
-"""What --stats tells: speeds with their conditions, counts, seed, and the model's own settings."""
+"""The lines of --stats: speeds and their conditions, counts, seed, the model's settings."""
 
 import os
 import time
@@ -56,7 +56,7 @@ def describe_run(
 
 
 def describe_cut(finish: Finish, n_positions: int) -> list[str]:
-    """Return the line that tells what the model did not see of a prompt; none if it saw all."""
+    """Return the line that says how much of a prompt the model did not see; none if it saw all."""
     cut = finish.truncated_prompt_tokens
     told = f"left out {cut} of the prompt's {finish.prompt_tokens} tokens and kept its end: "
     return [f"{told}the model takes {n_positions}"] if cut else []
@@ -76,6 +76,6 @@ def describe_conditions(model: LoadedModel) -> str:
 
 
 def describe_memory() -> list[str]:
-    """Return the line of the largest memory so far; none where that cannot be told."""
+    """Return the line of the largest memory so far; none where it is unknown."""
     peak = read_peak()
     return [] if peak is None else [f"peak memory {peak / 2**20:.0f} MB"]
