@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e.program import HANGS_AFTER, Program
+from tests.e2e.program import HANGS_AFTER, Finished, Program
 
 if sys.platform == "win32":
     pytest.skip("pexpect has no pseudo-terminal on Windows", allow_module_level=True)
@@ -148,3 +148,10 @@ class Terminal:
         asked = sum(line.startswith(">>>") for line in self.lines)
         last = self.lines[-1] if self.lines else ""
         return asked >= count and last in (">>>", ">>> Write a message, or /help")
+
+
+def show(program: Program, *arguments: str, **environment: str) -> Finished:
+    """Run the program in a terminal; `err` is all that is shown, with plain newlines."""
+    terminal = Terminal(program, *arguments, environment=environment)
+    code = terminal.finish()
+    return Finished(code, b"", terminal.raw.replace("\r\n", "\n"))

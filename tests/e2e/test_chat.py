@@ -22,14 +22,6 @@ def test_without_any_input_it_ends_at_once(fresh_program: Program) -> None:
 
 
 @posix
-def test_a_closed_stdin_is_a_usage_error(program: Program) -> None:
-    """Nobody could say anything."""
-    done = program.run_shell('exec "$GPT2" chat -m starter <&-')
-    expected = "gpt2: error: expected a terminal or messages on stdin, which is closed\n"
-    assert done == Finished(2, b"", expected)
-
-
-@posix
 def test_a_message_is_answered_before_the_next_is_sent(program: Program) -> None:
     """Another program may talk with it; at its end of the pipe it ends."""
     with program.start(*_CHAT, "--json", stdin=b"") as process:
@@ -40,15 +32,6 @@ def test_a_message_is_answered_before_the_next_is_sent(program: Program) -> None
             record = json.loads(read_until(process.stdout, b"\n"))
             assert record["index"] == index
         assert finish(process) == Finished(0, b"", "")
-
-
-@posix
-def test_a_reader_who_leaves_ends_it_quietly(program: Program) -> None:
-    """With 0, in the midst of a reply, whatever the script has still to say."""
-    options = " ".join((*_CHAT, *_LONG))
-    line = f'(yes Hello | {{ "$GPT2" {options}; echo $? >&2; }}) | head -c 9'
-    done = program.run_shell(line)
-    assert (len(done.out), done.err) == (9, "0\n")
 
 
 @posix

@@ -20,14 +20,6 @@ _DRIVER: Final = (
     "int cuDriverGetVersion(int *version) { *version = 13000; return 0; }\n"
 )
 _GENERATE: Final = ("generate", "--model", "starter", "-n", "1", "--seed", "1", "x")
-_HELP: Final = (
-    "import sys\n"
-    "from gpt2cli.__main__ import main\n"
-    "sys.argv = ['gpt2', 'doctor', '-h']\n"
-    "heavy = ('onnxruntime', 'numpy', 'onnx', 'tokenizers', 'urllib.request')\n"
-    "try:\n    main()\n"
-    "finally:\n    print([m for m in heavy if m in sys.modules], file=sys.stderr)\n"
-)
 
 no_driver = pytest.mark.skipif(ask_driver().devices > 0, reason="there is an NVIDIA driver")
 
@@ -138,8 +130,3 @@ def test_a_damaged_onnxruntime_is_told_by_the_doctor_and_by_every_command(
     doctor = program.run("doctor", "--offline", environment=shadowed)
     assert (doctor.code, doctor.err) == (1, "")
     assert f"\nproblem    {told}works      no: " in doctor.out.decode()
-
-
-def test_help_imports_nothing_heavy(program: Program) -> None:
-    """As for every command."""
-    assert program.run_python("-c", _HELP).err.splitlines() == ["[]"]

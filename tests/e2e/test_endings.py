@@ -185,17 +185,6 @@ def test_a_signal_in_the_interpreters_own_end_changes_nothing(program: Program) 
 
 
 @pytest.mark.parametrize(
-    "arguments", ["--version", "--help", "tokens -m starter x", "generate -m starter -n 1 x"]
-)
-def test_a_full_stdout_is_a_failure_of_one_line(program: Program, arguments: str) -> None:
-    """Whatever writes there; Python's own flush at exit adds nothing."""
-    done = program.run_shell(f'"$GPT2" {arguments} > /dev/full')
-    assert (done.code, done.err.count("\n")) == (1, 1)
-    assert done.err.startswith("gpt2: error: ")
-    assert done.err.endswith("No space left on device\n")
-
-
-@pytest.mark.parametrize(
     ("arguments", "code"), [("wrong", 2), ("tokens -m nowhere x", 1), ("tokens -m starter x", 0)]
 )
 def test_a_full_stderr_changes_no_exit_code(program: Program, arguments: str, code: int) -> None:

@@ -11,38 +11,8 @@ import pytest
 from tests.e2e.program import Finished, Program, finish, open_when_read
 
 _ECHO: Final = ("generate", "--model", "starter", "-n", "0", "-q")
-_EXAMPLE: Final = 'gpt2: error: expected a prompt, for example: gpt2 generate "Once upon a time"\n'
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell, FIFOs and bytes as arguments")
-
-
-@pytest.mark.parametrize(
-    ("stdin", "prompt"),
-    [
-        (b"a\n\n", b"a\n"),
-        (b"a\r\n", b"a"),
-        (b"", b""),
-    ],
-    ids=repr,
-)
-def test_a_pipe_is_the_prompt_without_one_trailing_newline(
-    program: Program, stdin: bytes, prompt: bytes
-) -> None:
-    r"""\n or \r\n, once; nothing at all is an empty prompt."""
-    assert program.run(*_ECHO, stdin=stdin) == Finished(0, prompt + b"\n", "")
-
-
-@pytest.mark.parametrize("arguments", [["-"], ["--file", "-"]], ids=" ".join)
-def test_a_dash_is_stdin(program: Program, arguments: list[str]) -> None:
-    """As the argument, and as the file."""
-    assert program.run(*_ECHO, *arguments, stdin=b"a\n") == Finished(0, b"a\n", "")
-
-
-def test_a_long_pipe_is_read_to_its_end(program: Program) -> None:
-    """More than a pipe holds at once comes through whole."""
-    text = b"word " * 40_000
-    done = program.run(*_ECHO, "--overflow", "slide", stdin=text)
-    assert done == Finished(0, text + b"\n", "")
 
 
 @pytest.mark.parametrize("empty", [[""], []], ids=["argument", "pipe"])
@@ -54,16 +24,6 @@ def test_nothing_is_a_prompt_that_starts_from_bos(program: Program, empty: list[
     done = program.run(*_ECHO, "--greedy", "-n", "8", *empty, stdin=b"")
     assert done == bos
     assert len(done.out) > 8
-
-
-def test_a_prompt_beside_an_open_silent_pipe_does_not_wait(program: Program) -> None:
-    """As under a supervisor, or `sleep 100 | gpt2 generate hi`; the same for a file."""
-    reader, writer = os.pipe()
-    try:
-        assert program.run(*_ECHO, "hi", stdin=reader) == Finished(0, b"hi\n", "")
-    finally:
-        os.close(reader)
-        os.close(writer)
 
 
 @posix
@@ -79,25 +39,9 @@ def test_a_file_may_be_a_fifo(program: Program, tmp_path: pathlib.Path) -> None:
 
 @posix
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ("", (2, _EXAMPLE)),
-        ("-", (1, "gpt2: error: cannot read stdin: it is closed\n")),
-    ],
-)
-def test_closed_stdin_is_an_error_of_one_line(
-    program: Program, arguments: str, expected: tuple[int, str]
-) -> None:
-    """`<&-` is no prompt at all, and nothing that could be read."""
-    done = program.run_shell(f'"$GPT2" generate -m starter {arguments} <&-')
-    assert (done.code, done.err, done.out) == (*expected, b"")
-
-
-@posix
-@pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([b"caf\xe9"], "the prompt argument is not valid UTF-8"),
+        ([b"caf\xe9"], "the prompt argument is not valid UTF-8 text"),
         ([b"--stop", b"\xff", "x"], "--stop: it is not valid UTF-8 text"),
         ([b"--separator", b"\xff", "x"], "--separator: it is not valid UTF-8 text"),
     ],

@@ -10,19 +10,14 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.program import Finished, Program, finish
+from tests.e2e.program import Finished, Program
 
 _STARTER: Final = ("generate", "--model", "starter")
 _GREEDY: Final = (*_STARTER, "--greedy", "--max-new-tokens", "5", "--quiet")
-_ENDLESS: Final = (*_STARTER, "-n", "1000000", "--overflow", "slide", "--ignore-eos", "-q")
 _KEYS: Final = [
     *("index", "prompt", "completion", "finish_reason", "stop_sequence", "prompt_tokens"),
     *("completion_tokens", "sample", "seed", "model", "revision", "precision", "device"),
 ]
-_HEAVY: Final = (
-    *("numpy", "onnxruntime", "onnx", "tokenizers", "huggingface_hub", "safetensors"),
-    *("export.convert", "rich.live"),
-)
 _HOSTILE: Final = "[/red] [bold]x \x1b[31mé\x9b1m\x07\u202eb\ta"
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell, FIFOs and /dev")
@@ -60,13 +55,6 @@ def test_a_pipe_gets_the_prompt_byte_for_byte(program: Program) -> None:
     """Markup, escape sequences, a bell and bidi controls pass through; none is added."""
     done = program.run(*_GREEDY, "-n", "0", _HOSTILE)
     assert done.out == _HOSTILE.encode() + b"\n"
-
-
-def test_colour_that_is_forced_does_not_reach_a_pipe(program: Program) -> None:
-    """The variables that others read as a wish for colour change no byte."""
-    forced = {"FORCE_COLOR": "1", "CLICOLOR_FORCE": "1", "TERM": "xterm-256color"}
-    done = program.run(*_STARTER, "-n", "0", "x", environment=forced)
-    assert (done.out, done.err) == (b"x\n", "")
 
 
 @pytest.mark.parametrize(
@@ -116,79 +104,6 @@ def test_a_result_file_replaces_what_was_there_and_keeps_its_mode(
     assert file.read_bytes() == greedy.out
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
-
-
-def test_a_result_file_is_left_alone_after_an_error(
-    program: Program, tmp_path: pathlib.Path
-) -> None:
-    """A prompt that is too long is found when the file is open already."""
-    file = tmp_path / "out.txt"
-    file.write_text("old")
-    done = program.run(*_STARTER, "-o", str(file), "x " * 600)
-    assert done.code == 1
-    assert file.read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
-
-
-@posix
-def test_a_result_goes_to_dev_stdout_as_to_stdout(
-    program: Program, tmp_path: pathlib.Path, greedy: Finished
-) -> None:
-    """Through a pipe; and into a file that the shell appends to, which keeps what it had."""
-    log = tmp_path / "log"
-    log.write_text("before\n")
-    run = '"$GPT2" generate -m starter --greedy -n 5 -q "Once upon a time" -o /dev/stdout'
-    done = program.run_shell(f'{run} >> "$LOG" && {run} | cat', environment={"LOG": str(log)})
-    assert (done.code, done.err) == (0, "")
-    assert log.read_bytes() == b"before\n" + greedy.out
-    assert done.out == greedy.out
-
-
-@posix
-def test_a_result_goes_into_a_fifo(
-    program: Program, tmp_path: pathlib.Path, greedy: Finished
-) -> None:
-    """The FIFO is written, not replaced."""
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    with program.start(*_GREEDY, "-o", str(fifo), "Once upon a time") as process:
-        assert fifo.read_bytes() == greedy.out
-        assert finish(process) == Finished(0, b"", "")
-    assert stat.S_ISFIFO(fifo.stat().st_mode)
-
-
-@posix
-@pytest.mark.parametrize("options", ["", "--json"], ids=["text", "json"])
-def test_head_ends_the_program_quietly(program: Program, options: str) -> None:
-    """`| head -1` gets its line; the program says nothing and tells success."""
-    line = f'{{ "$GPT2" {" ".join(_STARTER)} -N 500 -n 9 {options} x; echo $? >&2; }} | head -1'
-    done = program.run_shell(line)
-    assert done.out.count(b"\n") == 1
-    assert done.err == "0\n"
-
-
-@posix
-def test_a_closed_pipe_ends_the_program_before_it_has_anything_to_write(program: Program) -> None:
-    """A record would come after a million tokens; that nobody reads is seen long before."""
-    with program.start(*_ENDLESS, "--json", "x") as process:
-        assert process.stdout is not None
-        process.stdout.close()
-        assert process.wait() == 0
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
-
-
-@posix
-@pytest.mark.parametrize("arguments", [["--help"], ["generate", "-h"], ["--version"]])
-def test_help_and_version_into_a_closed_pipe_are_quiet(
-    program: Program, arguments: list[str]
-) -> None:
-    """As for every result: nothing is left to do."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    with program.start(*arguments, stdout=writer) as process:
-        os.close(writer)
-        assert finish(process) == Finished(0, b"", "")
 
 
 @posix
@@ -284,24 +199,6 @@ def test_a_model_that_is_named_is_never_replaced(program: Program) -> None:
     assert done.err.startswith("gpt2: error: openai-community/gpt2")
     assert "run once without HF_HUB_OFFLINE" in done.err
     assert done.err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["--help"], ["-h"], ["--version"], ["generate", "-h"], ["export", "-h"], []],
-    ids=" ".join,
-)
-def test_help_and_version_import_nothing_heavy(program: Program, arguments: list[str]) -> None:
-    """They answer at once: neither tensors, nor tokenizers, nor the hub, nor the export."""
-    done = program.run_python(
-        "-c",
-        "import sys\n"
-        "from gpt2cli.__main__ import main\n"
-        f"sys.argv = ['gpt2', *{arguments!r}]\n"
-        "try:\n    main()\n"
-        f"finally:\n    print([m for m in {_HEAVY!r} if m in sys.modules], file=sys.stderr)\n",
-    )
-    assert done.err.splitlines() == ["[]"]
 
 
 def test_version_is_the_packages(program: Program) -> None:

@@ -1,52 +1,19 @@
 """What a person sees: the program in a pseudo-terminal."""
 
+import json
 import os
 import pathlib
 import re
-import sys
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from tests.e2e.program import HANGS_AFTER, Finished, Program, open_when_read
-
-if sys.platform == "win32":
-    pytest.skip("pexpect has no pseudo-terminal on Windows", allow_module_level=True)
-
-import pexpect
+from tests.e2e.program import Finished, Program, open_when_read
+from tests.e2e.screen import Terminal, show
 
 _STARTER: Final = ("generate", "--model", "starter", "--greedy", "-n", "2")
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[22m"
 _CLEAN_END: Final = re.compile(r"\x1b\[\?25h[^\n]*\x1b\[2K")  # the cursor is back, the line gone
-
-
-class Terminal:
-    """A program in a terminal of 80 columns."""
-
-    def __init__(
-        self, program: Program, arguments: tuple[str, ...], environment: Mapping[str, str]
-    ) -> None:
-        self.process: Any = pexpect.spawn(
-            str(program.path),
-            list(arguments),
-            env={**program.environment, **environment},
-            timeout=HANGS_AFTER,
-            encoding="utf-8",
-            dimensions=(24, 80),
-        )
-
-    def finish(self) -> Finished:
-        """Return the exit code and all that was shown, with plain newlines."""
-        shown = self.process.read().replace("\r\n", "\n")
-        self.process.close()
-        assert "Traceback" not in shown, shown
-        return Finished(self.process.exitstatus, b"", shown)
-
-
-def show(program: Program, *arguments: str, **environment: str) -> Finished:
-    """Run the program in a terminal; what it shows is `err`, stdout and stderr together."""
-    return Terminal(program, arguments, environment).finish()
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +27,6 @@ def test_the_prompt_alone_stands_in_bold(program: Program, completion: str) -> N
     once = f"{_BOLD}x{_PLAIN}{completion}"
     done = show(program, *_STARTER, "-q", "-N", "2", "x")
     assert done == Finished(0, b"", f"{once}---\n{once}")
-
-
-@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
-def test_bold_and_colour_can_be_unwanted(
-    program: Program, completion: str, environment: dict[str, str]
-) -> None:
-    """Only plain text is shown, also while loading."""
-    done = show(program, *_STARTER, "x", **environment)
-    assert done.err.endswith(f"x{completion}")
-    assert not re.search(r"\x1b\[[\d;]*m", done.err)
 
 
 def test_what_would_control_the_terminal_is_visible(program: Program) -> None:
@@ -96,20 +53,13 @@ def test_the_line_that_tells_of_loading_vanishes(program: Program, completion: s
     assert shown == f"x{_PLAIN}{completion}"
 
 
-def test_no_prompt_is_a_usage_error_with_an_example(program: Program) -> None:
-    """A person who forgot the prompt is not left waiting."""
-    done = show(program, "generate")
-    assert done == Finished(
-        2, b"", 'gpt2: error: expected a prompt, for example: gpt2 generate "Once upon a time"\n'
-    )
-
-
 def test_a_dash_reads_what_is_typed(program: Program, completion: str) -> None:
     """Until Ctrl-D; the newline of the last line is dropped."""
-    terminal = Terminal(program, (*_STARTER, "-q", "-"), {})
+    terminal = Terminal(program, *_STARTER, "-q", "-")
     terminal.process.sendline("x")
     terminal.process.sendeof()
-    assert terminal.finish().err.endswith(f"{_BOLD}x{_PLAIN}{completion}")
+    assert terminal.finish() == 0
+    assert _shown(terminal).endswith(f"{_BOLD}x{_PLAIN}{completion}")
 
 
 def test_a_result_in_a_file_leaves_the_terminal_alone(
@@ -124,14 +74,12 @@ def test_a_result_in_a_file_leaves_the_terminal_alone(
 def test_ctrl_c_finishes_the_line(program: Program) -> None:
     """The shell's next prompt begins a new one; no line of progress is left."""
     endless = ("--ignore-eos", "--overflow", "slide", "-n", "100000")
-    terminal = Terminal(program, ("generate", "-m", "starter", *endless, "x"), {})
-    terminal.process.expect_exact(_PLAIN)
-    terminal.process.expect(r"\w+ \w+")
+    terminal = Terminal(program, "generate", "-m", "starter", *endless, "x")
+    terminal.wait_until(lambda: bool(re.search(r"\w+ \w+", terminal.raw.partition(_PLAIN)[2])))
     terminal.process.sendintr()
-    done = terminal.finish()
-    assert done.code == 130
-    assert re.search(r"\S ?\n$", done.err)
-    assert "\n\n" not in done.err[-3:]
+    assert terminal.finish() == 130
+    assert re.search(r"\S ?\n$", _shown(terminal))
+    assert "\n\n" not in _shown(terminal)[-3:]
 
 
 def test_ctrl_c_before_anything_is_shown_gives_the_shell_a_line_of_its_own(
@@ -140,15 +88,35 @@ def test_ctrl_c_before_anything_is_shown_gives_the_shell_a_line_of_its_own(
     """What the terminal echoes, ^C, is ended; here while the prompt's file keeps silent."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    terminal = Terminal(program, (*_STARTER, "--file", str(fifo)), {})
+    terminal = Terminal(program, *_STARTER, "--file", str(fifo))
     with open_when_read(fifo):
         terminal.process.sendintr()
-        assert terminal.finish() == Finished(130, b"", "^C\n")
+        assert (terminal.finish(), _shown(terminal)) == (130, "^C\n")
 
 
 def test_ctrl_c_at_a_question_is_130(program: Program) -> None:
     """It is no answer: nothing more is said, and the prompt of the shell gets its own line."""
-    terminal = Terminal(program, ("models", "rm", "starter"), {})
-    terminal.process.expect_exact("? [y/N] ")
+    terminal = Terminal(program, "models", "rm", "starter")
+    terminal.wait_for("? [y/N]")
     terminal.process.sendintr()
-    assert terminal.finish() == Finished(130, b"", "^C\n")
+    assert terminal.finish() == 130
+    assert _shown(terminal).endswith("? [y/N] ^C\n")
+
+
+def test_a_benchmark_gives_a_pipe_a_record_and_a_quiet_terminal_the_table(
+    program: Program,
+) -> None:
+    """Nothing on stderr, and no progress that comes and goes."""
+    bench = ("bench", "-m", "starter", "--batch-size", "1", "--prompt-length", "4", "--rounds", "1")
+    piped = program.run(*bench, "--json")
+    assert (piped.code, piped.err) == (0, "")
+    assert json.loads(piped.out)["model"] == "starter"
+    shown = show(program, *bench, "--quiet")
+    assert shown.code == 0
+    assert shown.err.startswith("model starter, ")
+    assert "round" not in shown.err
+
+
+def _shown(terminal: Terminal) -> str:
+    """Return all that was shown, with plain newlines."""
+    return terminal.raw.replace("\r\n", "\n")
