@@ -63,14 +63,11 @@ def export(
 
     how, where = settings.make(ExportConfig), settings.make(ModelConfig)
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
-        checkpoint = Store(
-            revision=where.revision, offline=where.offline, listener=notes
-        ).find_checkpoint(source)
+        store = Store(revision=where.revision, offline=where.offline, listener=notes)
         export_to(
-            checkpoint.folder,
+            store.find_checkpoint(source),
             out,
             precision=how.precision,
-            origin=checkpoint.origin,
             full_check=how.check,
             force=how.force,
             note=notes.note,

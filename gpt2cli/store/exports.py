@@ -26,61 +26,77 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class ExportKey:
-    """What an exported model is known by: its source, precision and graph version."""
+class Checkpoint:
+    """A checkpoint on this machine, and what identifies it in export.json."""
 
-    label: str  # for people who look into the cache
-    origin: Mapping[str, Any]  # what identifies the source, as export.json keeps it
-    precision: str
+    folder: Path
+    origin: Mapping[str, Any]
 
     @property
-    def folder_name(self) -> str:
-        """The model folder's name in the cache: the same one when a local checkpoint changes."""
-        source = self.origin.get("path", self.origin)
-        key = json.dumps([source, self.precision, GRAPH_VERSION], sort_keys=True)
-        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
-        label = re.sub(r"[^\w.-]+", "--", self.label)[-60:]
-        return f"{label}-{self.precision}-{digest}"
+    def label(self) -> str:
+        """What people call it."""
+        path = self.origin.get("path")
+        return Path(path).name if path else str(self.origin.get("repo") or self.origin["name"])
 
 
-def find_exported(key: ExportKey) -> ModelFolder | None:
-    """Return the model folder from the cache if it is there, whole, and of the source as it is."""
+def local_checkpoint(folder: Path) -> Checkpoint:
+    """Return a checkpoint of the user's own: known by its path, and each file's size and time."""
+    with _translated(folder):
+        names = (path for path in folder.iterdir() if path.is_file())
+        stats = {path.name: path.stat() for path in sorted(names) if path.name[0] != "."}
+    files = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+    return Checkpoint(folder, {"path": str(folder.resolve()), "files": files})
+
+
+def hub_checkpoint(repo: str, snapshot: Path) -> Checkpoint:
+    """Return a checkpoint of the hub: known by repository and commit, which names the snapshot."""
+    return Checkpoint(snapshot, {"repo": repo, "commit": snapshot.name})
+
+
+def find_exported(checkpoint: Checkpoint, precision: str) -> ModelFolder | None:
+    """Return the model folder from the cache if it is there, whole, and of the checkpoint as it is.
+
+    The checkpoint's own folder need not be there.
+    """
     for models in readable_models_folders():
         with suppress(ModelError):
-            folder = read_model_folder(models / key.folder_name)
-            if folder.source == key.origin:
+            folder = read_model_folder(models / _choose_name(checkpoint, precision))
+            if folder.source == checkpoint.origin:
                 return folder
     return None
 
 
-def export_once(checkpoint: Path, key: ExportKey, *, note: Report, stage: Report) -> ModelFolder:
+def _choose_name(checkpoint: Checkpoint, precision: str) -> str:
+    """Return a model folder's name in the cache: the same one when a local checkpoint changes."""
+    source = checkpoint.origin.get("path", checkpoint.origin)
+    key = json.dumps([source, precision, GRAPH_VERSION], sort_keys=True)
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    label = re.sub(r"[^\w.-]+", "--", checkpoint.label)[-60:]
+    return f"{label}-{precision}-{digest}"
+
+
+def export_once(
+    checkpoint: Checkpoint, precision: str, *, note: Report, stage: Report
+) -> ModelFolder:
     """Return the exported model, converting the checkpoint if the cache has it not.
 
     Processes that ask at the same moment wait for one of them. What was exported of a local
     checkpoint before it changed is replaced.
     """
-    found = find_exported(key)
+    found = find_exported(checkpoint, precision)
     if found is not None:
         return found
-    models = _writable_models_folder(note)
-    folder = models / key.folder_name
+    models, label = _writable_models_folder(note), checkpoint.label
+    folder = models / _choose_name(checkpoint, precision)
     remove_leftovers(models)
-    stage(f"waiting for another gpt2 that exports {key.label}")
-    with locked(models / f".{key.folder_name}.lock"):
-        found = find_exported(key)
+    stage(f"waiting for another gpt2 that exports {label}")
+    with locked(models / f".{folder.name}.lock"):
+        found = find_exported(checkpoint, precision)
         if found is not None:
             return found
-        _make_way(folder, key.label, note)
-        note(f"exporting {key.label} for its first use (kept in {models})")
-        export_to(
-            checkpoint,
-            folder,
-            precision=key.precision,
-            origin=key.origin,
-            force=True,
-            note=note,
-            stage=stage,
-        )
+        _make_way(folder, label, note)
+        note(f"exporting {label} for its first use (kept in {models})")
+        export_to(checkpoint, folder, precision=precision, force=True, note=note, stage=stage)
         return read_model_folder(folder)
 
 
@@ -97,26 +113,25 @@ def _make_way(folder: Path, label: str, note: Report) -> None:
 
 
 def export_to(
-    checkpoint: Path,
+    checkpoint: Checkpoint,
     out: Path,
     *,
     precision: str,
-    origin: Mapping[str, Any],
     full_check: bool = False,
     force: bool = False,
     note: Report,
     stage: Report,
 ) -> None:
-    """Convert a checkpoint folder to the model folder `out`."""
-    with _translated(checkpoint, origin):
+    """Convert a checkpoint to the model folder `out`."""
+    with _translated(checkpoint.folder, checkpoint.origin):
         from export.convert import convert
         from export.storage import Precision
 
         convert(
-            checkpoint,
+            checkpoint.folder,
             out,
             precision=Precision(precision),
-            origin=origin,
+            origin=checkpoint.origin,
             full_check=full_check,
             force=force,
             report=stage,
@@ -124,24 +139,14 @@ def export_to(
         )
 
 
-def write_tokenizer(checkpoint: Path, folder: Path, origin: Mapping[str, Any]) -> ModelFolder:
-    """Return a model folder without graph and weights, written into the empty `folder`."""
-    with _translated(checkpoint, origin):
+def write_tokenizer(checkpoint: Checkpoint, out: Path) -> ModelFolder:
+    """Return a model folder without graph and weights, written into the empty folder `out`."""
+    source, origin = checkpoint.folder, checkpoint.origin
+    with _translated(source, origin):
         from export.manifest import write_tokenizer_folder
 
-        write_tokenizer_folder(checkpoint, folder, graph_version=GRAPH_VERSION, origin=origin)
-    return read_model_folder(folder)
-
-
-def local_origin(checkpoint: Path) -> dict[str, Any]:
-    """Return what identifies a local checkpoint: its path, and each file's size and time."""
-    with _translated(checkpoint):
-        names = (path for path in checkpoint.iterdir() if path.is_file())
-        stats = {path.name: path.stat() for path in sorted(names) if path.name[0] != "."}
-    return {
-        "path": str(checkpoint.resolve()),
-        "files": {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()},
-    }
+        write_tokenizer_folder(source, out, graph_version=GRAPH_VERSION, origin=origin)
+    return read_model_folder(out)
 
 
 def check_again(folder: ModelFolder, provider: str) -> None:

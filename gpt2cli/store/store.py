@@ -3,19 +3,20 @@
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from gpt2cli.errors import HubError, UsageError
 from gpt2cli.model_folder import PRECISIONS, ModelFolder, is_model_folder, read_model_folder
 from gpt2cli.store.exports import (
-    ExportKey,
+    Checkpoint,
     export_once,
     find_exported,
-    local_origin,
+    hub_checkpoint,
+    local_checkpoint,
     write_tokenizer,
 )
 from gpt2cli.store.hub import Hub, find_offline_variable
@@ -64,14 +65,6 @@ class StoredModel:
     revision: str | None  # the commit of a hub model
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A checkpoint on this machine, and what identifies it in export.json."""
-
-    folder: Path
-    origin: Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
     """Finds a model as it is wanted; its methods download and export it if need be.
@@ -117,13 +110,12 @@ class Store:
         """Return the checkpoint for `name`; one that is exported already is a UsageError."""
         meaning = parse_name(name)
         if isinstance(meaning, HubName):
-            snapshot = self._find_snapshot(meaning.repo)
-            return Checkpoint(snapshot, _hub_origin(meaning.repo, snapshot.name))
+            return hub_checkpoint(meaning.repo, self._find_snapshot(meaning.repo))
         self._refuse_revision(name)
         folder = STARTER_FOLDER if isinstance(meaning, StarterName) else meaning.path
         if is_model_folder(folder):
             raise UsageError(f"{folder} is already a model folder; expected a checkpoint")
-        return Checkpoint(folder, local_origin(folder))
+        return local_checkpoint(folder)
 
     def _find_default(self) -> StoredModel:
         """Return the default model; until it has once run here, the starter may stand in for it.
@@ -168,13 +160,11 @@ class Store:
             raise UsageError(f"{name} is not a hub model", "leave it out", option="revision")
 
     def _find_starter(self) -> StoredModel:
-        folder = self._find_or_export(STARTER_FOLDER, STARTER, _starter_origin())
-        return StoredModel(folder, STARTER, None)
+        return StoredModel(self._find_or_export(_starter_checkpoint()), STARTER, None)
 
     def _find_local(self, path: Path) -> StoredModel:
         if not is_model_folder(path):
-            folder = self._find_or_export(path, path.resolve().name, local_origin(path))
-            return StoredModel(folder, str(path), None)
+            return StoredModel(self._find_or_export(local_checkpoint(path)), str(path), None)
         folder = read_model_folder(path)
         if self.scratch is None and self.precision not in (AUTO, folder.precision):
             raise UsageError(
@@ -189,16 +179,15 @@ class Store:
         """Look here first: what was exported from this revision before needs no network."""
         commit = read_commit(repo, self.revision or _MAIN)
         if commit is not None:
-            found = self._find_exported(repo, _hub_origin(repo, commit))
+            found = self._find_exported(hub_checkpoint(repo, Path(commit)))
             if found is not None:
                 return StoredModel(found, repo, commit)
         return self._export_snapshot(repo, self._find_snapshot(repo))
 
     def _export_snapshot(self, repo: str, snapshot: Path) -> StoredModel:
-        commit = snapshot.name
-        folder = self._find_or_export(snapshot, repo, _hub_origin(repo, commit))
-        keep_commit(repo, self.revision or _MAIN, commit)
-        return StoredModel(folder, repo, commit)
+        folder = self._find_or_export(hub_checkpoint(repo, snapshot))
+        keep_commit(repo, self.revision or _MAIN, snapshot.name)
+        return StoredModel(folder, repo, snapshot.name)
 
     def _find_snapshot(self, repo: str) -> Path:
         """Return the hub's checkpoint: from the hub's own cache if it is there, else downloaded."""
@@ -227,36 +216,30 @@ class Store:
     def _is_offline(self) -> bool:
         return self.offline or find_offline_variable() is not None
 
-    def _find_exported(self, label: str, origin: Mapping[str, Any]) -> ModelFolder | None:
+    def _find_exported(self, checkpoint: Checkpoint) -> ModelFolder | None:
         wanted = [self._export_precision] if self.scratch is None else PRECISIONS
-        keys = (ExportKey(label, origin, precision) for precision in wanted)
-        return next((found for found in map(find_exported, keys) if found is not None), None)
+        found = (find_exported(checkpoint, precision) for precision in wanted)
+        return next((folder for folder in found if folder is not None), None)
 
     @property
     def _export_precision(self) -> str:
         return self.auto_precision if self.precision == AUTO else self.precision
 
-    def _find_or_export(
-        self, checkpoint: Path, label: str, origin: Mapping[str, Any]
-    ) -> ModelFolder:
-        found = self._find_exported(label, origin)
+    def _find_or_export(self, checkpoint: Checkpoint) -> ModelFolder:
+        found = self._find_exported(checkpoint)
         if found is not None:
             return found
         if self.scratch is not None:
-            return write_tokenizer(checkpoint, self.scratch, origin)
-        key, listener = ExportKey(label, origin, self._export_precision), self.listener
-        return export_once(checkpoint, key, note=listener.note, stage=listener.stage)
+            return write_tokenizer(checkpoint, self.scratch)
+        note, stage = self.listener.note, self.listener.stage
+        return export_once(checkpoint, self._export_precision, note=note, stage=stage)
 
 
-def _starter_origin() -> dict[str, Any]:
-    """Return what identifies the starter: what is in its files, since each install dates them anew.
+def _starter_checkpoint() -> Checkpoint:
+    """Return the starter, known by what is in its files, since each install dates them anew.
 
     To read its 12 MB takes about 10 ms.
     """
     paths = sorted(path for path in STARTER_FOLDER.iterdir() if path.suffix in _CHECKPOINT_SUFFIXES)
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
-    return {"name": STARTER, "sha256": digests}
-
-
-def _hub_origin(repo: str, commit: str) -> dict[str, str]:
-    return {"repo": repo, "commit": commit}
+    return Checkpoint(STARTER_FOLDER, {"name": STARTER, "sha256": digests})

@@ -15,10 +15,10 @@ import pytest
 from export.storage import Precision
 from export.whole import replacing_folder
 from gpt2cli.errors import ModelError
-from gpt2cli.model_folder import read_model_folder
+from gpt2cli.model_folder import ModelFolder, read_model_folder
 from gpt2cli.store import exports
 from gpt2cli.store.catalogue import list_cached
-from gpt2cli.store.exports import ExportKey, check_again, export_once, find_exported, local_origin
+from gpt2cli.store.exports import check_again, export_once, find_exported, local_checkpoint
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.store.conftest import Told
 from tests.model_folders import ModelFolders
@@ -32,13 +32,13 @@ def checkpoint(model_folders: ModelFolders, tmp_path: pathlib.Path) -> pathlib.P
     return shutil.copytree(model_folders.checkpoint(_SHAPE), tmp_path / "checkpoint")
 
 
-def _key(checkpoint: pathlib.Path) -> ExportKey:
-    return ExportKey("small", local_origin(checkpoint), "fp32")
+def _find(checkpoint: pathlib.Path) -> ModelFolder | None:
+    return find_exported(local_checkpoint(checkpoint), "fp32")
 
 
 def _export(checkpoint: pathlib.Path, told: Told) -> pathlib.Path:
-    key = _key(checkpoint)
-    return export_once(checkpoint, key, note=told.note, stage=told.stage).path
+    found = local_checkpoint(checkpoint)
+    return export_once(found, "fp32", note=told.note, stage=told.stage).path
 
 
 def test_the_second_time_nothing_is_exported(checkpoint: pathlib.Path, told: Told) -> None:
@@ -48,7 +48,7 @@ def test_the_second_time_nothing_is_exported(checkpoint: pathlib.Path, told: Tol
 
     assert first == second
     assert len(told.notes) == 1
-    assert "exporting small for its first use" in told.notes[0]
+    assert "exporting checkpoint for its first use" in told.notes[0]
 
 
 def test_what_the_export_notes_is_told(checkpoint: pathlib.Path, told: Told) -> None:
@@ -70,7 +70,7 @@ def test_a_changed_checkpoint_is_exported_again_in_place_of_the_old_export(
         os.utime(checkpoint / "config.json", (seconds, seconds))
         again = _export(checkpoint, told)
 
-        assert read_model_folder(again).source == local_origin(checkpoint)
+        assert read_model_folder(again).source == local_checkpoint(checkpoint).origin
         assert list(again.parent.glob("[!.]*")) == [again]
     assert again == first
     assert sum("its old export is replaced" in note for note in told.notes) == 3
@@ -87,7 +87,7 @@ def test_an_export_that_failed_leaves_the_old_one(checkpoint: pathlib.Path, told
     weights.write_bytes(content)
     os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
 
-    assert find_exported(_key(checkpoint)) == read_model_folder(folder)
+    assert _find(checkpoint) == read_model_folder(folder)
 
 
 @pytest.mark.parametrize("cut", [True, False])
@@ -102,7 +102,7 @@ def test_a_damaged_export_is_made_again(
     if not cut:
         damaged.unlink()
 
-    assert find_exported(_key(checkpoint)) is None
+    assert _find(checkpoint) is None
     assert (_export(checkpoint, told) / name).stat().st_size == len(whole)
     assert any("is damaged; exporting it again" in note for note in told.notes)
 
@@ -131,7 +131,7 @@ def test_a_bad_checkpoint_is_one_line_and_leaves_nothing(
         _export(checkpoint, told)
 
     assert "\n" not in str(caught.value)
-    assert find_exported(_key(checkpoint)) is None
+    assert _find(checkpoint) is None
 
 
 @pytest.mark.parametrize("name", ["cache", "cache/gpt2/models"])
@@ -154,7 +154,7 @@ def test_a_cache_that_cannot_be_written_moves_elsewhere_with_a_note(
     assert folder.is_relative_to(elsewhere)
     assert "cannot be written" in told.notes[0]
     assert [model.path for model in list_cached()] == [folder]
-    assert find_exported(_key(checkpoint)) == read_model_folder(folder)
+    assert _find(checkpoint) == read_model_folder(folder)
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no owner")
@@ -170,7 +170,7 @@ def test_a_temporary_cache_that_others_can_write_is_not_read(
     spare.chmod(0o777)
 
     assert list_cached() == []
-    assert find_exported(_key(checkpoint)) is None
+    assert _find(checkpoint) is None
 
 
 def test_no_place_at_all_is_one_line_that_says_what_to_set(
@@ -234,18 +234,17 @@ def test_after_a_kill_at_any_stage_the_next_start_works(
     """Kill -9 leaves no lock and no half folder in the way."""
     program = (
         "import os, pathlib, signal, sys\n"
-        "from gpt2cli.store.exports import ExportKey, export_once, local_origin\n"
+        "from gpt2cli.store.exports import export_once, local_checkpoint\n"
         "source = pathlib.Path(sys.argv[1])\n"
-        "key = ExportKey('small', local_origin(source), 'fp32')\n"
         "def stage(text):\n"
         "    if text.startswith(sys.argv[2]):\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "export_once(source, key, note=lambda text: None, stage=stage)\n"
+        "export_once(local_checkpoint(source), 'fp32', note=lambda text: None, stage=stage)\n"
     )
     killed = subprocess.run([sys.executable, "-c", program, str(checkpoint), stage], check=False)
 
     assert killed.returncode == -signal.SIGKILL
-    assert find_exported(_key(checkpoint)) is None
+    assert _find(checkpoint) is None
     folder = _export(checkpoint, told)
 
     assert [p.name for p in folder.parent.iterdir() if p.suffix == ".partial"] == []
@@ -274,4 +273,7 @@ def test_a_local_checkpoint_is_identified_by_path_sizes_and_times(tmp_path: path
     (tmp_path / ".hidden").write_bytes(b"")
     (tmp_path / "folder").mkdir()
     os.utime(tmp_path / "a", ns=(7, 7))
-    assert local_origin(tmp_path) == {"path": str(tmp_path.resolve()), "files": {"a": [3, 7]}}
+    assert local_checkpoint(tmp_path).origin == {
+        "path": str(tmp_path.resolve()),
+        "files": {"a": [3, 7]},
+    }

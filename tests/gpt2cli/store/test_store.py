@@ -14,7 +14,7 @@ from export.storage import Precision
 from gpt2cli.errors import HubError, ModelError, UsageError
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.store.catalogue import list_cached
-from gpt2cli.store.exports import ExportKey, export_once
+from gpt2cli.store.exports import export_once
 from gpt2cli.store.hub import Hub
 from gpt2cli.store.memory import DefaultMemory, describe_way, recall_default, remember_default
 from gpt2cli.store.store import STARTER_FOLDER, Store
@@ -185,7 +185,7 @@ def test_pull_mends_a_download_that_was_damaged(
     if damage is not _flip_a_bit:  # which no conversion sees
         found = replace(store, offline=True).find_checkpoint("gpt2")
         with pytest.raises(ModelError, match=rf"damaged: {name}; `gpt2 models pull {_DEFAULT}`"):
-            export_once(found.folder, ExportKey("x", found.origin, "fp32"), note=print, stage=print)
+            export_once(found, "fp32", note=print, stage=print)
     server.requests.clear()
 
     assert store.pull("gpt2").revision == COMMIT
