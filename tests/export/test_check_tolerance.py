@@ -76,12 +76,6 @@ def test_what_float32_itself_loses_is_allowed_for(
         expectation.compare(shift_one(right[1], 1.02 * allowed), 1, "here")
 
 
-def test_fp32_rounds_nothing() -> None:
-    """The same numbers come out."""
-    x = np.array([[1 / 3, 2.0]], np.float32)
-    assert np.array_equal(round_entering(x, STORAGES[Precision.FP32]), x)
-
-
 def test_fp16_rounds_to_eleven_bits() -> None:
     """2049 lies between two numbers of float16; the even one is taken, in the dtype it had."""
     x = np.array([[2049.0, 0.5]], np.float32)

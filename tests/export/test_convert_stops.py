@@ -18,7 +18,7 @@ import pytest
 from export import whole
 from export.convert import convert
 from export.errors import CheckError, CheckpointError, OutputError
-from tests.checkpoints import CheckpointShape, write_checkpoint
+from tests.checkpoints import write_checkpoint
 from tests.export.conversions import (
     CHECKING,
     SMALLEST_SHAPE,
@@ -142,7 +142,7 @@ def files_limited_to(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("size", [10, 1000, 5000, 60_000])
+@pytest.mark.parametrize("size", [10, 5000, 60_000])
 def test_a_write_that_fails_in_the_middle_is_one_line_and_leaves_nothing(
     model_folders: ModelFolders, tmp_path: pathlib.Path, size: int
 ) -> None:
@@ -155,15 +155,6 @@ def test_a_write_that_fails_in_the_middle_is_one_line_and_leaves_nothing(
     assert list_tree(tmp_path) == {}
 
 
-def test_a_tokenizer_that_cannot_be_written_is_one_line(tmp_path: pathlib.Path) -> None:
-    """The tokenizer built of vocabulary files, the largest file of this model, meets the limit."""
-    shape = CheckpointShape(1, 1, 1, 2, 50257)
-    source = write_checkpoint(tmp_path / "source", shape, tokenizer="gpt2")
-    with files_limited_to(1_000_000), pytest.raises(OutputError, match="File too large"):
-        convert(source, tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["source"]
-
-
 @pytest.mark.parametrize("name", ["file/out", "n" * 300, "file/below/out"])
 def test_a_place_that_cannot_be_is_one_line(
     checkpoint: pathlib.Path, tmp_path: pathlib.Path, name: str
@@ -174,17 +165,6 @@ def test_a_place_that_cannot_be_is_one_line(
         convert(checkpoint, tmp_path / name)
     assert "\n" not in str(caught.value)
     assert list_tree(tmp_path) == {"file": b""}
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_parent_that_is_read_only_is_one_line(
-    checkpoint: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-    """Permission denied, with the place."""
-    parent = tmp_path / "parent"
-    parent.mkdir(mode=0o500)
-    with pytest.raises(OutputError, match="Permission denied"):
-        convert(checkpoint, parent / "out")
 
 
 @pytest.mark.parametrize("exchanges", [True, False], ids=["exchanged", "moved aside"])

