@@ -2,5 +2,5 @@
 
 import os
 
-# As in gpt2cli: ONNX Runtime would tell Microsoft what it runs.
+# As in gpt2cli: ONNX Runtime would report to Microsoft what it runs.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -56,7 +56,7 @@ _LARGEST: Final = 127  # of 8 bits with a sign
 
 
 class Expectation:
-    """What the oracle says of one text at the asked positions."""
+    """The oracle's logits of one text at the asked positions."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Expectation:
         self._noise: float | None = None
 
     def compare(self, found: Array, position: int, what: str) -> None:
-        """Hold logits [V] found at one of the asked positions against the oracle's.
+        """Compare logits [V] at one of the asked positions with the oracle's.
 
         Raises:
             CheckError: if they differ by more than arithmetic of the precision can.
@@ -97,7 +97,7 @@ class Expectation:
             )
 
     def _find_noise(self) -> float:
-        """Return by how much rounding moves the oracle's logits; costs another forward."""
+        """Return by how much rounding moves the oracle's logits, by another forward pass."""
         if self._precision is Precision.FP32:
             other = Reference(*self._model, dtype=np.float64)
         else:

@@ -77,7 +77,7 @@ class Checkpoint:
             return stored.astype(np.float32, copy=False)
 
     def find_faults(self, config: GPT2Config) -> list[str]:
-        """Return every reason why these weights are not those of `config`; reads all of them."""
+        """Return every reason why these weights do not fit `config`; reads all of them."""
         expected = expected_weights(config)
         tied_head = {"lm_head.weight"} if config.tie_word_embeddings else set()
         faults = list(self._names.faults)
@@ -117,7 +117,7 @@ class Checkpoint:
         return [f"{name} holds NaN or infinity{beyond}"]
 
     def _find_head_faults(self, config: GPT2Config) -> list[str]:
-        """Guard against a head of its own in a file whose config says that there is none."""
+        """Guard against an output matrix of its own where the config says that it is tied."""
         shape = (config.vocab_size, config.n_embd)
         faults = self._find_tensor_faults("lm_head.weight", shape)
         if not faults and not np.array_equal(self.read("lm_head.weight"), self.read("wte.weight")):
@@ -175,7 +175,7 @@ def _read_weight_map(index: Path) -> Mapping[str, str]:
 
 
 def _is_plain(name: str) -> bool:
-    """Tell whether a name stays in its folder, on every system: no separator, drive or stream."""
+    """Tell whether a name is a plain file name on every system: no separator, drive or stream."""
     return name not in ("", ".", "..") and not set(name) & {"/", "\\", ":", "\0"}
 
 
@@ -203,7 +203,7 @@ def _open_weights(path: Path, file_type: FileType, opened: ExitStack) -> TensorF
 def _open_file(path: Path, file_type: FileType, opened: ExitStack) -> TensorFile:
     """Open one file of tensors; the stack closes it."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would wait for ever
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
             raise TensorFileError("it is a folder, pipe or device, expected a file")
         file = opened.enter_context(path.open("rb"))
         if file.read(len(LFS_POINTER)) == LFS_POINTER:

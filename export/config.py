@@ -50,7 +50,7 @@ _REFUSED: Final[Mapping[str, object]] = {
 }
 
 _LARGEST_SIZE: Final = 2**31 - 1
-# Each layer is listed and built one by one; a hostile number must not fill the memory.
+# Layers are built one by one, so a hostile number must not fill the memory.
 _MOST_LAYERS: Final = 1000
 
 
@@ -109,7 +109,7 @@ def read_config(folder: Path) -> GPT2Config:
 
 
 class _Fields:
-    """Typed access to a config object; what is wrong is collected in `faults`."""
+    """Typed access to a config object; it collects what is wrong in `faults`."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.raw = raw
@@ -220,7 +220,8 @@ def _refuse_own_code(auto_map: object, faults: list[str]) -> None:
 
     Such a class exists because it computes something else (bigcode/santacoder: multi-query
     attention under model_type gpt2). transformers, not told to trust it, falls back to its own
-    GPT2LMHeadModel; the text is then wrong without a word. A tokenizer's class changes no logit.
+    GPT2LMHeadModel; the text is then wrong without any warning. A tokenizer's class changes no
+    logit.
     """
     if auto_map is not None and not isinstance(auto_map, dict):
         shown = json.dumps(auto_map)[:80]

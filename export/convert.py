@@ -40,7 +40,7 @@ from export.whole import put_back, replacing_folder
 
 DATA_FILE: Final = "model.onnx.data"
 
-# All that a model folder may hold; nothing else is ever replaced.
+# All files that a model folder may hold; a folder with any other file is never replaced.
 _FILES: Final = frozenset(
     {MODEL_FILE, CPU_MODEL_FILE, DATA_FILE, MANIFEST_FILE, TOKENIZER_FILE, *COPIED_FILES}
 )
@@ -192,12 +192,12 @@ def _names_at(out: Path) -> set[str] | None:
 
 @contextmanager
 def _written_whole(out: Path, *, force: bool) -> Iterator[Path]:
-    """Give a temporary folder beside `out` that becomes `out` if the block succeeds."""
+    """Yield a temporary folder beside `out`, which becomes `out` if the block succeeds."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing_folder(out) as partial:
             yield partial
-            _refuse_taken(out, force=force)  # again: the work took its time
+            _refuse_taken(out, force=force)  # again, since the conversion took a while
     except OSError as error:
         raise _cannot_write(out, error) from error
 

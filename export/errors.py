@@ -57,7 +57,7 @@ def list_some(names: Sequence[str]) -> str:
 
 
 class PanicError(Exception):
-    """A library written in Rust met what it takes for impossible: a damaged file, most likely."""
+    """A library written in Rust panicked, most likely because of a damaged file."""
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def panics_caught() -> Iterator[None]:
     """Raise a panic in the block as PanicError; the library's report of many lines is dropped.
 
     pyo3's PanicException is no `Exception`, and cannot be imported. Its report goes to the file
-    descriptor of stderr, which leads nowhere meanwhile, for the whole process.
+    descriptor of stderr, which is /dev/null meanwhile, for the whole process.
     """
     try:
         with _silenced():

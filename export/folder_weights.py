@@ -1,7 +1,7 @@
 """Reads a model folder back: its weights, as the graph's own nodes would take them, and its table.
 
-How numbers in blocks are laid out is told by the operators' attributes and not by
-`export.storage`, so that a mistake there shows.
+It takes the layout of blocks from the operators' attributes and not from `export.storage`, so that
+a mistake there shows.
 """
 
 import math

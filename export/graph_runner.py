@@ -25,7 +25,7 @@ def open_session(model_path: Path, provider: str = CPU_PROVIDER) -> Any:
         CheckError: if ONNX Runtime cannot load it, or would run it elsewhere.
     """
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what is an error is raised
+    options.log_severity_level = 4  # errors are raised, so they need no log
     # TF32, on by default, keeps 10 bits of a factor.
     settings = {"use_tf32": "0"} if provider == _CUDA_PROVIDER else {}
     with _translated():

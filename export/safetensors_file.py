@@ -1,4 +1,4 @@
-"""What a file of weights is to the rest, and the safetensors file, which is one.
+"""The interface of files of weights, and safetensors files.
 
 The safetensors library checks the header, the data is read from here.
 Format: https://github.com/huggingface/safetensors#format
@@ -44,7 +44,7 @@ _ADVICE: Final = "copy or download it again"
 
 
 class TensorFileError(Exception):
-    """The file is not what its name says, or is damaged; says why in one sentence."""
+    """The file is damaged, or of another kind; the text says why in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class SafetensorsFile:
             raise TensorFileError(_explain(error, size)) from error
         try:
             header = parse_json(file.read(length))
-        except ReadError as error:  # what only the library takes, such as a name given twice
+        except ReadError as error:  # what only the library accepts, such as a name given twice
             raise TensorFileError(f"its header {error.reason}; {_ADVICE}") from error
         header.pop("__metadata__", None)
         self.tensors: dict[str, TensorInfo] = {}
@@ -144,7 +144,7 @@ def _check_length(length: int, size: int) -> None:
 
 
 def _explain(error: SafetensorError, size: int) -> str:
-    """Return what the library (0.8.0) found, after its own prefix, in words for people."""
+    """Return what the library (0.8.0) found, without its own prefix, in plain words."""
     found = str(error).rpartition("header: ")[2]
     if _NOT_COVERED in found:
         return f"it has {size} bytes, more or fewer than its header says; {_ADVICE}"

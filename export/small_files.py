@@ -39,7 +39,7 @@ class ReadError(Exception):
 
 
 class AccessError(ReadError):
-    """The system does not give the file; what it holds may be right."""
+    """The system cannot open the file; its content may be right."""
 
 
 class MissingFileError(AccessError):
@@ -110,7 +110,7 @@ def parse_json(text: str | bytes, *, repeated_keys: bool = False, half_pairs: bo
     to show them; `find_half_pair` finds them.
 
     Raises:
-        ReadError: if it is no JSON, or goes beyond what this module says of it.
+        ReadError: if it is no JSON, or beyond the limits of this module.
     """
     if isinstance(text, bytes):
         text = decode(text)
@@ -165,7 +165,8 @@ def find_half_pair(value: Any) -> str | None:
 def _read_opened(file: BinaryIO, most_bytes: int) -> bytes:
     blocks: list[bytes] = []
     size = 0
-    # Block by block: read(n) takes n bytes at once. The file may have grown, or be a pipe.
+    # Block by block, since read(n) allocates n bytes at once. The file may have grown, or be a
+    # pipe.
     while block := file.read(min(_BLOCK, most_bytes + 1 - size)):
         blocks.append(block)
         size += len(block)

@@ -1,4 +1,4 @@
-"""Reads what the files beside a tokenizer say of its tokens; which of them counts is not told here.
+"""Reads what the files beside a tokenizer say about its tokens; not which file counts.
 
 They are those of transformers' `save_pretrained`, from 2019 (`special_tokens_map.json`,
 `added_tokens.json`) to now (`tokenizer_config.json`, since 4.34 with `added_tokens_decoder`).

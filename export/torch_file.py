@@ -114,7 +114,7 @@ class _TorchArchive:
         return (record.start, record.size) if record else None
 
     def check_storage(self, key: str) -> None:
-        """Hold the bytes of a storage that is there against their checksum."""
+        """Compare the bytes of a storage with their checksum."""
         self._check_sum(f"data/{key}")
 
     def _refuse_big_endian(self) -> None:
@@ -130,7 +130,7 @@ class _TorchArchive:
         return self._file.read(record.size)
 
     def _check_sum(self, name: str) -> _Record:
-        """Return a record after its bytes were held against their checksum, once."""
+        """Return a record, after comparing its bytes with their checksum, once."""
         record = self._records[f"{self._root}/{name}"]
         if record.crc and name not in self._checked:
             self._file.seek(record.start)

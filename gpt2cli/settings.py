@@ -1,4 +1,4 @@
-"""Where each option's value comes from: the nearest to the user that says something wins.
+"""Where each option's value comes from: the source nearest to the user wins.
 
 A record of a batch or `/set` > the command line > the environment > the config file > the model's
 own generation_config.json > what is built in.
@@ -27,7 +27,7 @@ _MODEL: Final = "the model's generation_config.json"
 class Given:
     """A value that was given, and by what: a variable, or a file and its key.
 
-    No origin: where errors are shown too, so that they name the option alone.
+    Without an origin, errors name only the option.
     """
 
     value: Any
@@ -39,7 +39,7 @@ Layer = Mapping[str, Given]  # by field
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for a command's options, by field."""
+    """The values of a command's options, by field."""
 
     options: Mapping[str, Option]
     layers: tuple[Layer, ...]  # the nearest to the user first
@@ -51,10 +51,11 @@ class Settings:
     def with_model(self, generation_config: Mapping[str, Any]) -> "Settings":
         """Return the settings with the model's own values behind the user's.
 
-        Those that the user gave are not read: so a broken one can be overcome.
+        Values that the user gave are not read from the model, so that a broken one can be
+        overridden.
 
         Raises:
-            ModelError: if one of them is no value, or out of range.
+            ModelError: if one of them is invalid or out of range.
         """
         theirs = {o.hugging_face: o for o in self.options.values() if o.hugging_face}
         own = {}
@@ -68,7 +69,7 @@ class Settings:
         return dataclasses.replace(self, layers=(*self.layers, own))
 
     def without(self, fields: Iterable[str]) -> "Settings":
-        """Return the settings with what the user gave of these options taken back."""
+        """Return the settings without the user's values of these options."""
         layers = tuple(
             {name: g for name, g in layer.items() if g.origin == _MODEL or name not in fields}
             for layer in self.layers
@@ -77,10 +78,10 @@ class Settings:
 
     @functools.cached_property
     def given(self) -> Layer:
-        """What was given, by the nearest that says something.
+        """The value of each option that was set, from the source nearest to the user.
 
-        An option silences what means the same farther from the user, unless it is an off switch:
-        --no-greedy says nothing of the temperature.
+        An option hides those that mean the same farther from the user, unless it is an off switch:
+        --no-greedy leaves the temperature alone.
         """
         found: dict[str, Given] = {}
         for layer in self.layers:
@@ -131,7 +132,7 @@ class Settings:
 
     @contextmanager
     def naming_origins(self) -> Iterator[None]:
-        """Let an error about an option say the variable or file that its value comes from."""
+        """Make errors about an option name the variable or file that its value comes from."""
         origins = {field: given.origin for field, given in self.given.items() if given.origin}
         try:
             yield
@@ -156,8 +157,8 @@ def find_settings(
     `own`: also from the user's environment and config file.
 
     Raises:
-        UsageError: naming the option, or the variable or the file and its key, of what is no value;
-            and a key that there is not.
+        UsageError: naming the option, or the variable or the file and its key, of an invalid value,
+        or an unknown key.
     """
     taken = {option.field: option for option in options}
     said = {
@@ -167,7 +168,7 @@ def find_settings(
     }
     settings = Settings(taken, (said,))
     for read in (read_environment, read_file) if own else ():
-        silent = _silence(settings.given)  # what is wrong there does no harm
+        silent = _silence(settings.given)  # errors there do no harm
         read_too = [o for o in taken.values() if o.settable and o.field not in silent]
         settings = Settings(taken, (*settings.layers, read(read_too)))
     return settings
@@ -195,10 +196,10 @@ def find_option(name: str) -> Option:
 
 
 def read_environment(options: Iterable[Option]) -> Layer:
-    """Return what the environment says of options.
+    """Return the options that the environment sets.
 
     Raises:
-        UsageError: naming the variable of what is no value.
+        UsageError: naming the variable of an invalid value.
     """
     found = {}
     for option in options:
@@ -211,10 +212,10 @@ def read_environment(options: Iterable[Option]) -> Layer:
 
 
 def read_file(options: Iterable[Option]) -> Layer:
-    """Return what the config file says of options.
+    """Return the options that the config file sets.
 
     Raises:
-        UsageError: naming the file and its key of what is no value, and a key that there is not.
+        UsageError: naming the file and the key of an invalid value, or an unknown key.
     """
     values = read_config()
     _check_keys(values)
@@ -228,7 +229,7 @@ def read_file(options: Iterable[Option]) -> Layer:
 
 
 def _silence(found: Layer) -> set[str]:
-    """Return the options that what is given leaves nothing to say of, farther from the user."""
+    """Return the options that are hidden by those given, farther from the user."""
     others = {
         other
         for name, given in found.items()
@@ -240,7 +241,7 @@ def _silence(found: Layer) -> set[str]:
 
 @contextmanager
 def _from(option: Option, origin: str) -> Iterator[None]:
-    """Let an error about an option say where its value stands."""
+    """Make errors about an option name where its value comes from."""
     try:
         yield
     except UsageError as error:

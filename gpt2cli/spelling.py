@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-_ITEMS: Final = 1024  # of a list that are written at once
+_ITEMS: Final = 1024  # items of a list that are written at once
 
 _SHORT_ESCAPES: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\", '"': r"\""}
 _ASCII_END: Final = 0x80

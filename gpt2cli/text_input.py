@@ -1,4 +1,4 @@
-"""The texts that a command takes: one as an argument or from stdin, or some from files."""
+"""Reads the texts that a command takes: one as an argument or from stdin, or some from files."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ def read_texts(
     """Return the texts; from a file or stdin one trailing newline is dropped.
 
     `what`: prompt or text; `example`: a use of the command. `stdin`, a file descriptor, is read
-    only if it is asked for, by `-` or by giving no text.
+    only for `-` or if there is no text.
 
     Raises:
         UsageError: if there are both kinds or none, or the argument is not UTF-8.

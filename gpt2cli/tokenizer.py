@@ -26,7 +26,7 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTE_OF: Final = _byte_alphabet()
-_ID_LIMIT: Final = 2**32  # of what tokenizers takes for an id
+_ID_LIMIT: Final = 2**32  # the largest id that tokenizers accepts
 # Encoding takes about 200 bytes of memory for each of a text's, and Ctrl-C waits for its end.
 _LENGTH: Final = 1 << 16  # characters of a piece, at least
 _LONGEST: Final = 500_000  # characters in a row that cannot be cut: about 0.5 s and 100 MB
@@ -35,13 +35,13 @@ _LONGEST: Final = 500_000  # characters in a row that cannot be cut: about 0.5 s
 class Cutter:
     """Finds where a text's tokens end whatever stands around, by GPT-2's pattern and a vocabulary.
 
-    GPT-2's pattern (openai/gpt-2 `src/encoder.py`) never looks back. It makes no word of what is no
-    space and a space after it. Within a word, or at its end, no merge leads over two bytes that no
+    GPT-2's pattern (openai/gpt-2 `src/encoder.py`) never looks back. No word of it has a space
+    after another character. Within a word, or at its end, no merge leads over two bytes that no
     token of the vocabulary holds side by side.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, *, spaces_only: bool) -> None:
-        """Prepare for a tokenizer that `make_cutter` found fit."""
+        """Prepare for a tokenizer that `make_cutter` accepted."""
         self._tokenizer = tokenizer
         self._spaces_only = spaces_only
         self._added = [t.content for t in tokenizer.get_added_tokens_decoder().values()]
@@ -116,7 +116,7 @@ def _may_be_space(character: str) -> bool:
 
 
 def _may_lose(tokenizer: tokenizers.Tokenizer) -> bool:
-    """Tell whether a text's ids may not spell it all: a step drops some, or a byte has no token."""
+    """Tell whether ids may lose part of a text: a step drops some, or a byte has no token."""
     plain = (
         tokenizer.normalizer is None
         and isinstance(tokenizer.pre_tokenizer, ByteLevel)
@@ -138,7 +138,7 @@ class Tokenizer:
     def __init__(
         self, folder: ModelFolder, note: Callable[[str], None] = lambda text: None
     ) -> None:
-        """Load the tokenizer; `note` is told which characters it cannot spell, each once.
+        """Load the tokenizer; `note` gets the characters that it cannot write, each once.
 
         Raises:
             ModelError: if its file is damaged.
@@ -264,7 +264,7 @@ class Tokenizer:
         return b"".join(map(self.spell, ids)).decode("utf-8", "replace")
 
     def note_unwritable(self, option: str, texts: Iterable[str]) -> None:
-        """Tell which characters of an option's texts the model can never write."""
+        """Note which characters of an option's texts the model can never write."""
         self._tell(option, find_unwritable("".join(texts), self._lacking))
 
     @functools.cached_property
@@ -272,7 +272,7 @@ class Tokenizer:
         return find_lacking_bytes(map(self.token_bytes, range(self._vocab_size)))
 
     def _note_lost(self, text: str, ids: Sequence[int]) -> None:
-        """Tell which characters of a text, as it is normalized, its ids do not spell."""
+        """Note which characters of a normalized text its ids do not spell."""
         shown = self.show(ids)
         if shown == text:
             return

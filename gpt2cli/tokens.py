@@ -120,7 +120,7 @@ def parse_ids(text: str) -> Sequence[int]:
     Raises:
         PromptError: if it holds anything else.
     """
-    ids = array("Q")  # whose eight bytes hold so many digits
+    ids = array("Q")  # eight bytes hold so many digits
     for found_word in re.finditer(r"[^\s,\[\]]+", text):
         word = found_word[0]
         if not re.fullmatch(rf"[0-9]{{1,{_MOST_DIGITS}}}", word):

@@ -30,7 +30,7 @@ def variable_of(key: str) -> str:
 
 
 def read_variable(key: str) -> str | None:
-    """Return what the environment says of a key; an empty variable says nothing."""
+    """Return the value of a key's environment variable; an empty one counts as unset."""
     return os.environ.get(variable_of(key)) or None
 
 
@@ -74,7 +74,7 @@ def remove_setting(key: str) -> bool:
 
 @contextmanager
 def _changing() -> Iterator["TOMLDocument"]:
-    """Give the config file to be changed, to one process at a time, so that no value is lost."""
+    """Lock the config file while it is changed, so that no process loses another's value."""
     path = config_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

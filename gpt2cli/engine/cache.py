@@ -1,7 +1,7 @@
-"""The memory of the KV cache: on the host it grows with the need, on a device it is fixed.
+"""The memory of the KV cache: on the host it grows as needed, on a device it is fixed.
 
 Both hold, for each layer, keys and values [R, H, M, D] of the dtype that the graph takes: R rows
-(slots), M positions per row. Whatever a row does not use yet is finite, as the graph asks. A cache
+(slots), M positions per row. Unused positions of a row are finite, as the graph requires. A cache
 whose `version` has changed lies at other addresses: what was bound to the old ones is invalid.
 """
 
@@ -47,7 +47,7 @@ def choose_slots(
 
 
 class HostCache:
-    """KV cache in NumPy arrays, as large as the need: rows and capacity double, or halve."""
+    """KV cache in NumPy arrays, as large as needed: rows and capacity double, or halve."""
 
     def __init__(self, shape: ModelShape, *, element: np.dtype[Any] = _FLOAT32) -> None:
         self._shape = shape
@@ -61,9 +61,9 @@ class HostCache:
     def reserve(self, rows: int, length: int) -> None:
         """Make room for `rows` rows of `length` tokens; what is stored stays.
 
-        A cache four times too long is shrunk, since masked positions cost time. Rows that nothing
-        needs any more are given back when there is a new cache anyway. Where it is cut short, by
-        Ctrl-C or a full memory, what was stored stays, and the next call ends it.
+        A cache four times too long is shrunk, since masked positions cost time. Unused rows are
+        freed whenever a new cache is made anyway. If Ctrl-C or a full memory cuts this short, what
+        was stored stays, and the next call completes it.
         """
         assert length <= self._shape.n_positions
         capacity = min(max(_SMALLEST_CAPACITY, _double_up(length)), self._shape.n_positions)
@@ -121,7 +121,7 @@ class DeviceCache:
         assert rows <= self.rows and length <= self.capacity
 
     def copy_row(self, source: int, target: int, length: int) -> None:
-        """Copy a whole row: its positions lie apart by head, so the used part is no one piece."""
+        """Copy a whole row: its used positions are in one piece per head only."""
         with failures_told(self._device, ", copying a row of the cache"):
             if self._copier is None:
                 self._copier = self._open_copier()
@@ -137,7 +137,7 @@ class DeviceCache:
             _bind_both(binding, name, self._locate(index, first_row, rows))
 
     def _take_memory(self) -> None:
-        """Let a session make all values, since its arena takes no more than is asked.
+        """Let a session allocate all values, since its arena takes no more than needed.
 
         That of `ortvalue_from_shape_and_type` doubles (onnxruntime 1.31.1, GetCudaAllocator).
         """

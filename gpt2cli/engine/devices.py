@@ -1,4 +1,4 @@
-"""Which device runs the model: what was asked, and what the NVIDIA driver says."""
+"""Chooses the device: by what was asked, and what the NVIDIA driver says."""
 
 import ctypes
 import re
@@ -49,7 +49,7 @@ class Driver:
 class DeviceChoice:
     """Where the model is to run. `reason`: why `auto` does not take CUDA.
 
-    `failed`: a device is there, which the user would rather have seen used.
+    `failed`: there is a device that could not be used, which the user should know.
     """
 
     device: Device
@@ -117,7 +117,7 @@ def require_device(asked: str, *, ask: Callable[[], Driver] = ask_driver) -> Dev
 
 def _ask_library(library: Any) -> Driver:
     count, version = ctypes.c_int(0), ctypes.c_int(0)
-    library.cuDriverGetVersion(ctypes.byref(version))  # the one call that needs no cuInit
+    library.cuDriverGetVersion(ctypes.byref(version))  # this call works without cuInit
     told = f"{version.value // 1000}.{version.value % 1000 // 10}"
     code: int = library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count))
     if code:

@@ -1,4 +1,4 @@
-"""What ONNX Runtime prints and raises: kept off the user's streams, and told in one line."""
+"""Keeps what ONNX Runtime prints off the user's streams, and turns its exceptions into one line."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _STREAMS: Final = (1, 2)
 # What preload_dlls() prints, and what a provider's loading logs (onnxruntime-gpu 1.31.1).
 _NOT_PRELOADED: Final = re.compile(r"^Failed to load (\S+): (.+)$", re.MULTILINE)
 _NOT_LOADED: Final = re.compile(r"Failed to load library .* with error: (?P<reason>.+)$", re.M)
-_ABSENT: Final = "No such file"  # a library is not there, as against broken
+_ABSENT: Final = "No such file"  # a library is missing, not broken
 
 _CUDA_FAILURE: Final = re.compile(r"(?:CUDA|CUBLAS|CUDNN) failure \d+: [^;\n]+")
 _CODES: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
@@ -48,7 +48,7 @@ def captured() -> Iterator[Captured]:
     found = Captured()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            stream.flush()  # what waits in a buffer is the user's
+            stream.flush()  # buffered text is the user's, and goes out first
     with tempfile.TemporaryFile() as file:
         kept = [(number, _duplicate(number)) for number in _STREAMS]
         with open(file.fileno(), "w", encoding="utf-8", closefd=False) as printed:
@@ -66,7 +66,7 @@ def captured() -> Iterator[Captured]:
 
 
 def list_providers() -> tuple[str, ...]:
-    """Return what ONNX Runtime was built with, which may not run here."""
+    """Return the providers that ONNX Runtime was built with; they may not work here."""
     return tuple(onnxruntime.get_available_providers())
 
 
@@ -86,11 +86,11 @@ def preload_libraries() -> dict[str, str]:
 def failures_told(device: Device, doing: str = "") -> Iterator[None]:
     """Turn ONNX Runtime's exceptions, which share no public base, into the known failure.
 
-    `doing` is what it is at; where memory is full, fewer rows would take less.
+    `doing` says what runs in the block; if memory is full, fewer rows may fit.
     """
     try:
         yield
-    except (Gpt2Error, AssertionError):  # the second: a fault of ours
+    except (Gpt2Error, AssertionError):  # the second is a bug in this package
         raise
     except Exception as error:
         raise explain_failure(error, device, doing) from error
@@ -99,7 +99,7 @@ def failures_told(device: Device, doing: str = "") -> Iterator[None]:
 def explain_failure(
     error: Exception, device: Device, doing: str = "", *, by_rows: bool = True
 ) -> DeviceError:
-    """Return the known failure for an exception of ONNX Runtime's; `doing` is what it was at.
+    """Return the known failure for an exception of ONNX Runtime's; `doing` says what was running.
 
     `by_rows`: fewer rows would take less memory.
     """
@@ -118,12 +118,12 @@ def explain_failure(
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether a device's memory, or the host's, did not suffice."""
+    """Tell whether a device or the host ran out of memory."""
     return isinstance(error, MemoryError) or _FULL.search(str(error)) is not None
 
 
 def find_reason(error: BaseException) -> str:
-    """Return what matters of an exception of ONNX Runtime's, without its files and lines."""
+    """Return the message of an exception of ONNX Runtime's, without its files and lines."""
     text = str(error).strip()
     failure = _CUDA_FAILURE.search(text)
     if failure is not None:
@@ -163,7 +163,7 @@ def refuse_unloaded(device: Device, missing: Mapping[str, str], logged: str) -> 
 
 
 def refuse(device: Device, reason: str, advice: str) -> DeviceError:
-    """Return the failure of a device, with what mends it: the CPU if it is another, or `advice`."""
+    """Return the failure of a device, with advice: to use the CPU if it is another, or `advice`."""
     elsewhere = "`gpt2 doctor` may say more" if device.kind == "cpu" else "use {device} cpu"
     mended = f", or: {advice}" if advice else ""
     return DeviceError(reason, elsewhere + mended, option="device", value=device)

@@ -25,8 +25,8 @@ _HUGE_PAGE: Final = 2 << 20
 _AT_ONCE: Final = 4  # huge pages in a step
 _COLLAPSE: Final = 25  # MADV_COLLAPSE of Linux's mman.h
 
-# Where memory is in shreds, or a virtual machine's host has yet to give it, moving takes ten times
-# as long. A step in which it took so many seconds is the last one for so many steps.
+# With fragmented memory, or in a virtual machine whose host has yet to provide it, moving takes ten
+# times as long. A step in which it took so many seconds is the last one for so many steps.
 _SLOW: Final = 0.008
 _STEPS_TO_WAIT: Final = 64
 
@@ -34,10 +34,10 @@ Advise = Callable[[int, int], None]  # an address and a length
 
 
 class HugePages:
-    """The memory that has come between this object's making and its first step, to be moved."""
+    """Moves the memory that was allocated between this object's creation and its first step."""
 
     def __init__(self, advise: Advise | None = None) -> None:
-        """`advise` moves memory; by default Linux is asked to."""
+        """`advise` moves memory; the default is Linux's madvise."""
         self._advise = advise or _find_collapse()
         self._before = frozenset(_list_pages()) if self._advise else frozenset()
         self._pages: Iterator[int] | None = None
@@ -64,7 +64,7 @@ class HugePages:
 
 
 def _list_pages() -> Iterator[int]:
-    """Yield the address of each huge page that lies whole in private memory."""
+    """Yield the address of each huge page that is entirely in private memory."""
     try:
         maps = _MAPS.read_text(encoding="utf-8")
     except OSError:  # a sandbox without /proc

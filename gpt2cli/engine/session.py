@@ -23,7 +23,7 @@ from gpt2cli.errors import Gpt2Error, ModelError
 from gpt2cli.model_folder import ModelFolder
 
 RUNTIME_VERSION: Final[str] = onnxruntime.__version__
-_FATAL_ONLY: Final = 4  # what is an error is raised
+_FATAL_ONLY: Final = 4  # errors are raised, so they need no log
 
 
 def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:

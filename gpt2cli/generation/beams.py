@@ -1,4 +1,4 @@
-"""A beam search: one request's completions, searched for side by side.
+"""A beam search: the likeliest completions of one request, found side by side.
 
 As Hugging Face's `_beam_search` (transformers 5.24, generation/utils.py) with `do_sample=False` and
 `early_stopping=False`. A stop sequence ends a completion as EOS does.
@@ -22,7 +22,7 @@ Logits = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """A completion as far as it has come: its text, and the sum of its log-probabilities."""
+    """An unfinished completion: its text, and the sum of its log-probabilities."""
 
     sequence: TokenSequence
     text: str = ""
@@ -31,14 +31,14 @@ class Beam:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A completion that has ended, and what it is worth."""
+    """A completion that has ended, and its score."""
 
     beam: Beam
     score: float
 
 
 class BeamSearch:
-    """The search of one request: it says what continues what, its owner moves the slots."""
+    """The search of one request: decides which beam continues which; the loop moves slots."""
 
     def __init__(self, tokenizer: Tokenizer, prepared: PreparedRequest, limit: int) -> None:
         """Begin with the prompt as the only beam; `limit` is the model's `n_positions`."""
@@ -46,18 +46,18 @@ class BeamSearch:
         self._config = request.search
         self._wanted = request.samples
         ends = 0 if request.generation.ignore_eos else len(tokenizer.eos_token_ids)
-        # Even if all beams end in each way that they can, there are as many others to go on with.
+        # Even if every beam ends with every EOS id, as many others are left to continue.
         self._candidates = max(2, 1 + ends) * request.search.beams
         self._length = 0  # tokens of each beam
         # Those that go on, best first.
         self._beams = [Beam(TokenSequence(tokenizer, prepared, 0, limit))]
         self._hypotheses: list[Hypothesis] = []  # best first, as many as beams at most
-        if self._beams[0].sequence.finished:  # nothing is to be drawn at all
+        if self._beams[0].sequence.finished:  # the limits allow no token
             self._end_all()
 
     @property
     def beams(self) -> int:
-        """How many slots it may come to need."""
+        """How many slots it may need."""
         return self._config.beams
 
     @property
@@ -147,7 +147,7 @@ class BeamSearch:
         self._hypotheses = ranked[: self._config.beams]
 
     def _is_over(self) -> bool:
-        """Tell whether no beam will become better than what is found, as far as one can guess."""
+        """Tell whether no beam is likely to become better than the completions found."""
         if len(self._hypotheses) < self._config.beams or not self._beams:
             return not self._beams
         return self._rate(self._beams[0]) <= self._hypotheses[-1].score

@@ -52,7 +52,7 @@ class LogitsEngine(Protocol):
 
 
 class SampleSource(Protocol):
-    """Gives samples to run as they come."""
+    """Yields samples to run as they come."""
 
     @property
     def ended(self) -> bool:
@@ -63,7 +63,7 @@ class SampleSource(Protocol):
         """Return the request and the number of the next sample; None if there is none now.
 
         A request with beams comes once, as its first sample: one search makes them all. With `wait`
-        it may take a moment to say that there is none: nothing else is to be done.
+        it may block for a moment, since nothing else is to be done.
         """
         ...
 
@@ -86,7 +86,7 @@ class FinishReason(StrEnum):
     LENGTH = "length"  # max_new_tokens
     CONTEXT = "context"  # n_positions
     INTERRUPTED = "interrupted"
-    ERROR = "error"  # its options left nothing to choose
+    ERROR = "error"  # its options forbade every token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class Finish:
     stop_sequence: str | None
     prompt_tokens: int
     completion_tokens: int
-    truncated_prompt_tokens: int = 0  # of the prompt's, that the model did not see at all
+    truncated_prompt_tokens: int = 0  # tokens of the prompt that the model did not see at all
     logprobs: tuple[TokenLogprob, ...] | None = None  # of each token; None: not asked for
     error: Gpt2Error | None = None  # why it could not go on
 

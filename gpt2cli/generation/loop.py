@@ -1,6 +1,6 @@
 """Runs samples side by side in the engine's slots.
 
-It passes logits on unopened: the engine makes them, the sampler reads them.
+It does not read logits: the engine makes them, the sampler reads them.
 """
 
 import time
@@ -78,7 +78,7 @@ class Loop:
     prompt_cache: PromptCache | None = None
     active: list[TokenSequence] = field(default_factory=list)  # active[i] runs in slot i
     searches: list[BeamSearch] = field(default_factory=list)  # to which some of them belong
-    waiting: TokenSequence | BeamSearch | None = None  # for more room than there is
+    waiting: TokenSequence | BeamSearch | None = None  # needs more room than there is now
 
     def run(self, source: SampleSource) -> Generator[Chunk, None, None]:
         """Yield chunks until nothing is active and nothing will come; then no slot is open.
@@ -110,10 +110,10 @@ class Loop:
             yield from self._decode()
 
     def _refill(self, source: SampleSource) -> Iterator[Chunk]:
-        """Give finished sequences' slots, then free ones, to who waits; close the rest.
+        """Give the slots of finished sequences, then free ones, to those that wait; close the rest.
 
-        Who comes first begins first: a search for which there is no room yet lets nobody pass. One
-        that needs more than there ever is begins when it would be alone.
+        First come, first served: a search that waits for room holds back all others. One that needs
+        more room than there ever is begins once it is alone.
         """
         while not self.interrupted() and (room := self._count_room()) > 0:
             if self.waiting is None:
@@ -138,14 +138,14 @@ class Loop:
         return TokenSequence(self.tokenizer, prepared, number, limit)
 
     def _count_room(self) -> int:
-        """Return how many slots nobody has a claim to: a search may come to have all its beams."""
+        """Return how many slots nobody may need: a search may grow to all its beams."""
         searching = sum(len(search.sequences) for search in self.searches)
         claimed = sum(search.beams for search in self.searches)
         finished = sum(sequence.finished for sequence in self.active)
         return self.engine.max_slots - (len(self.active) - finished - searching) - claimed
 
     def _begin(self, sequence: TokenSequence) -> Iterator[Chunk]:
-        if sequence.finished:  # nothing is to be drawn at all
+        if sequence.finished:  # the limits allow no token
             yield sequence.chunk("")
             return
         self._place(sequence)

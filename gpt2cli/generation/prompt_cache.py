@@ -12,7 +12,7 @@ from gpt2cli.generation.sequence import TokenSequence
 
 @dataclass(slots=True)
 class PromptCache:
-    """What slot 0 of an engine still holds after a run; before the first one the slot is closed.
+    """What slot 0 of an engine still holds after a run; before the first run it is closed.
 
     The last bits of a token's keys and values depend on the tokens that were prefilled with it, so
     a prefill is used again whole or not at all: the same prompts in the same order give the same

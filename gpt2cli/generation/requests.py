@@ -1,4 +1,4 @@
-"""What goes into the decode loop: requests, and what their options come to in a vocabulary."""
+"""What goes into the decode loop: requests, and their options in terms of a vocabulary."""
 
 import functools
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A request whose prompt is known to fit, and what its options come to in the vocabulary."""
+    """A request whose prompt fits, and its options in terms of the vocabulary."""
 
     request: Request
     prompt_ids: tuple[int, ...]
@@ -197,7 +197,7 @@ def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: b
     return ids[0]
 
 
-# The records of a batch mostly share their bans, and one tokenizer: what they mean is kept.
+# Cached, since the records of a batch mostly share their bans and one tokenizer.
 @functools.lru_cache(maxsize=16)
 def _read_bans(tokenizer: Tokenizer, texts: tuple[str, ...], vocab_size: int) -> BannedTexts:
     return BannedTexts((text.encode() for text in texts), _read_vocabulary(tokenizer, vocab_size))

@@ -66,7 +66,7 @@ class TokenSequence:
             self._finish = FinishReason.STOP
 
     def fork(self) -> "TokenSequence":
-        """Return a sequence that goes on from here by itself."""
+        """Return an independent copy."""
         sequence = copy.copy(self)
         sequence._detokenizer = self._detokenizer.fork()
         sequence._stops = self._stops.fork()
@@ -82,7 +82,7 @@ class TokenSequence:
         return self._finish is not None
 
     def take(self, token_id: int, logits: NDArray[np.float32]) -> str:
-        """Accept an id that was drawn by [V] logits; return the text that is certain now."""
+        """Accept an id that was drawn from [V] logits; return the text that is certain now."""
         if token_id in self._eos_ids:
             self._finish = FinishReason.STOP
             return self._flush()
@@ -104,7 +104,7 @@ class TokenSequence:
         return text + self._flush() if self.finished else text
 
     def feed(self, count: int) -> None:
-        """Take note that one prefill has put so many more ids of the window into the slot."""
+        """Record that one prefill has put so many more ids of the window into the slot."""
         self.prefills.append((self.fed, self.fed + count))
         self.fed += count
 

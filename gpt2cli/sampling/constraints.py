@@ -1,4 +1,4 @@
-"""Constraints on a completion: which ids may follow so that it can still become what was asked for.
+"""Constraints on a completion: which ids may follow so that it can still match.
 
 llguidance compiles a choice, a regular expression or a JSON schema to token masks. This module is
 the only one that knows it: it is an optional package.
@@ -17,7 +17,7 @@ from gpt2cli.spelling import find_lacking_bytes, find_unwritable, name_character
 
 _NOTHING_FITS: Final = "NoExtensionBias"  # llguidance 1.9's word
 _NOTHING_MATCHES: Final = "expected a pattern that some text matches, found one that none does"
-# Where any white space may stand a model can go on with it for ever.
+# With flexible white space a model can write white space forever.
 _JSON_FORM: Final[Any] = {
     "whitespace_flexible": False,
     "item_separator": ", ",
@@ -30,9 +30,9 @@ _ANNOTATIONS: Final = ("title", "description", "$comment", "$schema", "$id")
 
 
 class ConstraintCompiler:
-    """Compiles constraints for one vocabulary; to make it takes a quarter of a second.
+    """Compiles constraints for one vocabulary; making one takes a quarter of a second.
 
-    A text that the constraint leaves no choice about is spelt as the tokenizer does.
+    Text that the constraint leaves no choice about is split into tokens as the tokenizer does.
     """
 
     def __init__(self, pieces: Sequence[bytes], encode: Callable[[str], Sequence[int]]) -> None:
@@ -68,7 +68,7 @@ class ConstraintCompiler:
             raise UsageError(_shorten(str(error)), option=config.field) from error
         matcher = self._library.LLMatcher(self._tokenizer, grammar, log_level=0)
         if not matcher.is_error():
-            matcher.compute_bitmask()  # some faults show here only
+            matcher.compute_bitmask()  # some faults only show here
         if matcher.is_error():
             reason = _shorten(matcher.get_error())
             if self._lacking and reason == _NOTHING_MATCHES:
@@ -96,7 +96,7 @@ class ConstraintCompiler:
         return self._library.LLMatcher.grammar_from_lark(lark)
 
     def _refuse_unwritable(self, config: ConstraintConfig) -> None:
-        """Refuse what would come to where no token fits.
+        """Refuse a constraint that would reach a point where no token fits.
 
         Raises:
             UsageError: naming the characters.
@@ -112,14 +112,14 @@ class ConstraintCompiler:
 
 
 class Constraint:
-    """A compiled constraint on its way through one completion."""
+    """A compiled constraint, and how far one completion has followed it."""
 
     def __init__(self, matcher: Any, vocab_size: int) -> None:
         self._matcher = matcher
         self._vocab_size = vocab_size
 
     def fork(self) -> "Constraint":
-        """Return a constraint that goes on from here by itself."""
+        """Return an independent copy."""
         return Constraint(self._matcher.deep_copy(), self._vocab_size)
 
     @property
@@ -144,7 +144,7 @@ class Constraint:
         return allowed == 0
 
     def append(self, token_id: int) -> None:
-        """Take note of the next id, one that `find_mask` left.
+        """Accept the next id, one that `find_mask` allowed.
 
         Raises:
             PromptError: as `find_mask`.
@@ -184,12 +184,12 @@ def _read_literals(schema: str) -> str:
 
     try:
         return json.dumps(json.loads(schema, object_pairs_hook=keep), ensure_ascii=False)
-    except ValueError:  # which llguidance tells
+    except ValueError:  # llguidance reports it
         return ""
 
 
 def _shorten(error: str) -> str:
-    """Return what is wrong out of llguidance's report, which quotes the grammar over many lines."""
+    """Return the fault from llguidance's report, which quotes the grammar over many lines."""
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     told = next((line for line in lines if line.startswith("error: ")), lines[0] if lines else "")
     if told == _NOTHING_FITS:

@@ -1,4 +1,4 @@
-"""What sampling knows of a sequence: its options, its ids so far, and what may not follow."""
+"""What sampling knows about a sequence: its options, its ids so far, and what may not follow."""
 
 import copy
 from bisect import bisect_left, bisect_right
@@ -92,20 +92,20 @@ class NGrams:
             self.append(token_id)
 
     def fork(self) -> "NGrams":
-        """Return n-grams that go on from here by themselves."""
+        """Return an independent copy."""
         ngrams = copy.copy(self)
         ngrams._ids = list(self._ids)
         ngrams._followers = {beginning: list(ids) for beginning, ids in self._followers.items()}
         return ngrams
 
     def append(self, token_id: int) -> None:
-        """Take note of the next id."""
+        """Accept the next id."""
         if len(self._ids) >= self._size - 1:
             self._followers.setdefault(self._beginning(), []).append(token_id)
         self._ids.append(token_id)
 
     def find_mask(self) -> Ids:
-        """Return the ids that would make an n-gram that there was before."""
+        """Return the ids that would repeat an earlier n-gram."""
         if len(self._ids) < self._size:
             return np.empty(0, np.int64)
         return np.array(self._followers.get(self._beginning(), ()), np.int64)
@@ -156,7 +156,7 @@ class History:
         self._min_new_tokens = min_new_tokens
 
     def fork(self) -> "History":
-        """Return a history that goes on from here by itself."""
+        """Return an independent copy."""
         history = copy.copy(self)
         history.seen = dict(self.seen)
         history.counts = dict(self.counts)
@@ -166,7 +166,7 @@ class History:
 
     @property
     def complete(self) -> bool:
-        """Whether a constraint is met so that nothing may follow."""
+        """Whether a constraint is met and nothing may follow."""
         return self._constraint is not None and self._constraint.complete
 
     def uniform(self) -> float:

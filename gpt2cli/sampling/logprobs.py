@@ -1,4 +1,4 @@
-"""Tells how likely tokens are in the model's own distribution: before processors and warpers.
+"""Computes log-probabilities in the model's own distribution: before processors and warpers.
 
 Every id of the vocabulary counts as the model gave it, also one that no text belongs to.
 """

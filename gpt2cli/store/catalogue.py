@@ -29,14 +29,14 @@ class CachedModel:
 def list_cached() -> list[CachedModel]:
     """Return every exported model in the cache, by name; damaged ones too, with their fault.
 
-    With those that went to the temporary folder because the cache could not be written.
+    Also those in the temporary folder, used when the cache cannot be written.
     """
     folders = [path for models in readable_models_folders() for path in _list_folders(models)]
     return sorted(map(summarise_folder, folders), key=lambda model: (model.name, str(model.path)))
 
 
 def summarise_folder(path: Path) -> CachedModel:
-    """Return what a list tells of a model folder, in the cache or not; its fault, if damaged."""
+    """Return what `models list` shows of a model folder, or its fault if it is damaged."""
     name, revision, precision = _read_name(path)
     size, fault = 0, None
     try:
@@ -85,7 +85,7 @@ def find_cached(
 
 
 def describe_model(model: CachedModel) -> dict[str, Any]:
-    """Return what `export` knows of a model, beside what the list says; reads all of it."""
+    """Return what `models show` adds to the list; reads the whole model."""
     fault = find_fault(model)
     if fault is not None:
         raise ModelError(fault)
@@ -107,7 +107,7 @@ def find_fault(model: CachedModel) -> str | None:
 def remove_cached(models: Sequence[CachedModel]) -> None:
     """Remove exported models from the cache."""
     for model in models:
-        # Out of the way at once: what a kill leaves is no model, and goes with the next export.
+        # Renamed first: what a kill leaves is then not a model, and the next export removes it.
         doomed = model.path.with_name(f".{model.path.name}.removed.partial")
         shutil.rmtree(doomed, ignore_errors=True)
         try:

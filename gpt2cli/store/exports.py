@@ -78,7 +78,7 @@ def _choose_name(checkpoint: Checkpoint, precision: str) -> str:
 def export_once(
     checkpoint: Checkpoint, precision: str, *, note: Report, stage: Report
 ) -> ModelFolder:
-    """Return the exported model, converting the checkpoint if the cache has it not.
+    """Return the exported model, converting the checkpoint if it is not in the cache.
 
     Processes that ask at the same moment wait for one of them. What was exported of a local
     checkpoint before it changed is replaced.
@@ -101,7 +101,7 @@ def export_once(
 
 
 def _make_way(folder: Path, label: str, note: Report) -> None:
-    """Remove what is in a new export's place, unless that can take the place of it."""
+    """Remove what is in the way of a new export, unless the export can replace it."""
     if not folder.exists():
         return
     try:
@@ -171,7 +171,7 @@ def describe_folder(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def _translated(folder: Path, origin: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Raise what is wrong with a folder as a ModelError; tell a download that is damaged."""
+    """Raise faults of a folder as a ModelError, which says so if the download is damaged."""
     from export.errors import ExportError
 
     try:
@@ -234,7 +234,7 @@ def _try_write(folder: Path) -> str | None:
 
 
 def _find_foreign_owner(folder: Path) -> str | None:
-    """Guard against a folder that somebody else laid in the shared temporary directory."""
+    """Guard against a folder that somebody else put into the shared temporary directory."""
     found = folder.lstat()
     if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o022):
         return "it belongs to, or can be written by, somebody else"

@@ -1,4 +1,4 @@
-"""Downloads checkpoints from the Hugging Face hub by huggingface_hub, and goes on with them."""
+"""Downloads checkpoints from the Hugging Face hub by huggingface_hub, and resumes downloads."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """The hub and its cache on this machine; None is what huggingface_hub's environment says.
+    """The hub and its cache on this machine; None takes huggingface_hub's own setting.
 
     A snapshot is the folder of a downloaded checkpoint, named by its commit.
     """
@@ -37,7 +37,7 @@ class Hub:
     cache: Path | None = None
 
     def find_snapshot(self, repo: str, revision: str) -> Path | None:
-        """Return what the hub's cache has of a checkpoint, complete or not; asks no network."""
+        """Return what the hub's cache has of a checkpoint, complete or not, without the network."""
         _check_library()
         from huggingface_hub import try_to_load_from_cache
 
@@ -53,12 +53,12 @@ class Hub:
         `progress` shows huggingface_hub's bar on stderr.
 
         Raises:
-            HubError: if the hub cannot be reached or does not give it.
+            HubError: if the hub cannot be reached or refuses.
         """
         _check_library()
         from huggingface_hub.utils.tqdm import disable_progress_bars
 
-        # Its warnings of retries and missing logins are told as errors, or not at all.
+        # Its warnings of retries and missing logins become errors here, or do not matter.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         disable_progress_bars()
         try:
@@ -115,7 +115,7 @@ class Hub:
         return path
 
     def _fetch_blob(self, repo: str, commit: str, file: HubFile) -> Path:
-        """Lay a large file into the hub's cache, going on with what an earlier download left.
+        """Put a large file into the hub's cache, continuing what an earlier download left.
 
         huggingface_hub 2.4.0 always begins a file anew: `_download_to_tmp_and_move` removes what
         it has when it is interrupted. But what lies in its cache under a file's hash it takes for
@@ -154,9 +154,9 @@ class Hub:
 
 
 def answer_within(seconds: float, ask: Callable[[], _Answer]) -> _Answer:
-    """Return what `ask` returns or raises; one that takes longer is left behind.
+    """Return or raise what `ask` does; if it takes too long it is abandoned.
 
-    On a thread: a silent name server knows no time-out of ours, and Ctrl-C is not heard meanwhile.
+    It runs on a thread: our time-out does not reach a silent name server, nor does Ctrl-C.
 
     Raises:
         TimeoutError: if there is no answer by then.

@@ -13,14 +13,14 @@ _TOO_MANY: Final = 429
 
 
 def translate(repo: str, revision: str, error: Exception) -> HubError:
-    """Return the error to raise for one that a request about `repo` met."""
+    """Return the error to raise for an exception of a request about `repo`."""
     from huggingface_hub import errors
 
     cause = error.__cause__
     if isinstance(error, errors.LocalEntryNotFoundError | ValueError) and isinstance(
         cause, Exception
     ):
-        # It tells of its own cache; the reason is why it could not ask.
+        # Its message is about its cache; the cause says why the hub could not be asked.
         return translate(repo, revision, cause)
     lost = f"{repo} could not be downloaded"
     match error:

@@ -36,7 +36,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file as the hub lists it; what the hub does not tell is None.
+    """A file as the hub lists it; what the hub does not say is None.
 
     The digest of a large file is its sha256, that of a small one its name as a git object. In
     huggingface_hub's cache the content lies under this name.
@@ -75,7 +75,7 @@ def choose_files(repo: str, listed: Mapping[str, HubFile], *, weights: bool) -> 
     `weights`: whether those are wanted.
 
     Raises:
-        HubError: if it cannot be converted for want of one.
+        HubError: if a file that is needed is missing.
     """
     descriptions = [listed[name] for name in _DESCRIPTIONS if name in listed]
     form = next(((name, shard) for name, shard in WEIGHTS if name in listed), None)

@@ -1,4 +1,4 @@
-"""Where this tool keeps things, and what it remembers between runs: nothing that cannot be lost."""
+"""The tool's folders, and what it remembers between runs: nothing that must not be lost."""
 
 import hashlib
 import json
@@ -60,7 +60,7 @@ def _commit_file(repo: str, revision: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class DefaultMemory:
-    """Whether the default model ever ran here, and when the hub last failed to give it."""
+    """Whether the default model ever ran here, and when its download last failed."""
 
     has_run: bool = False
     hub_failed_at: float = 0.0  # seconds since 1970
@@ -69,7 +69,7 @@ class DefaultMemory:
 
     @property
     def hub_failed_lately(self) -> bool:
-        """Whether asking the hub again so soon, on the same way, would only cost time."""
+        """Whether the hub failed so recently that asking it again would only cost time."""
         fresh = 0 <= time.time() - self.hub_failed_at < _RETRY_SECONDS
         return fresh and self.way == describe_way()
 
@@ -90,7 +90,7 @@ def remember_default(memory: DefaultMemory) -> None:
 
 
 def describe_way() -> str:
-    """Return a digest of the variables that lead to the hub: who changes one tries again.
+    """Return a digest of the variables about the hub and the proxy: a change means a new attempt.
 
     Not the values themselves, since a proxy's may hold a password.
     """

@@ -84,7 +84,7 @@ def parse_name(name: str) -> ModelName:
 
 
 def _find_nearest(name: str, aliases: Sequence[str]) -> list[str]:
-    """Return what may have been meant: a slip of the finger (gpt2-medum) before gpt2-SOMETHING."""
+    """Return names that may have been meant: typing errors (gpt2-medum) before gpt2-SOMETHING."""
     slips = difflib.get_close_matches(name, aliases, n=1, cutoff=0.9)
     begun = [alias for alias in aliases if name.lower().startswith(alias.lower())]
     return slips or begun or difflib.get_close_matches(name, aliases, n=3, cutoff=0.5)

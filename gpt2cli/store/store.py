@@ -39,26 +39,26 @@ _HUB: Final = Hub()
 
 
 class Listener(Protocol):
-    """Is told what happens while a model is waited for."""
+    """Receives notes and stages while a model is found, downloaded and converted."""
 
     @property
     def watched(self) -> bool:
-        """Whether a person would see a progress bar."""
+        """Whether progress bars are shown."""
         ...
 
     def note(self, text: str) -> None:
-        """Take a sentence that the user should read."""
+        """Receive a sentence that the user should read."""
 
     def stage(self, text: str) -> None:
-        """Take what goes on now."""
+        """Receive the current stage."""
 
     def pause(self) -> None:
-        """Make way: another library is about to draw its own progress."""
+        """Stop drawing: another library is about to draw its own progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model that is ready to load, under the name that records tell."""
+    """A model that is ready to load, under the name that records show."""
 
     folder: ModelFolder
     name: str
@@ -67,7 +67,7 @@ class StoredModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """Finds a model as it is wanted; its methods download and export it if need be.
+    """Finds models; its methods download and export them if need be.
 
     `precision` is one, or "auto". `auto_precision` is what that exports; a model folder is taken in
     whatever precision it has.
@@ -90,7 +90,7 @@ class Store:
         return self._find_default() if name is None else self._find_named(name)
 
     def pull(self, name: str) -> StoredModel:
-        """Return the model for `name` as it is now: the hub is asked even if the cache has one."""
+        """Return the newest model for `name`: the hub is asked even if the cache has one."""
         meaning = parse_name(name)
         if isinstance(meaning, HubName) and not self._is_offline():
             return self._export_snapshot(meaning.repo, self._download(meaning.repo))
@@ -176,7 +176,7 @@ class Store:
         return StoredModel(folder, str(path), None)
 
     def _find_hub_model(self, repo: str) -> StoredModel:
-        """Look here first: what was exported from this revision before needs no network."""
+        """Look on this machine first: an earlier export of this revision needs no network."""
         commit = read_commit(repo, self.revision or _MAIN)
         if commit is not None:
             found = self._find_exported(hub_checkpoint(repo, Path(commit)))
