@@ -13,6 +13,7 @@ from gpt2cli.option_kinds import from_bytes
 
 _STDIN: Final = 0
 _BLOCK: Final = 1 << 16
+MOST_BYTES: Final = 1 << 29  # of a text: a device such as /dev/zero never ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,13 @@ def find_stdin() -> int | None:
 
 
 def read_texts(
-    what: str, argument: str | None, files: Sequence[Path], *, stdin: int | None, example: str
+    what: str,
+    argument: str | None,
+    files: Sequence[Path],
+    *,
+    stdin: int | None,
+    example: str,
+    most_bytes: int = MOST_BYTES,
 ) -> list[NamedText]:
     """Return the texts; from a file or stdin one trailing newline is dropped.
 
@@ -38,42 +45,46 @@ def read_texts(
 
     Raises:
         UsageError: if there are both kinds or none, or the argument is not UTF-8.
-        PromptError: if a file or stdin cannot be read or is not UTF-8.
+        PromptError: if a file or stdin cannot be read, is not UTF-8, or has more bytes than that.
     """
     if argument is not None and files:
         raise UsageError(f"give the {what} as an argument or by --file, not both")
     if files:
-        return [NamedText(str(file), _read(file, stdin)) for file in files]
+        return [NamedText(str(file), _read(file, stdin, most_bytes)) for file in files]
     if argument is not None and argument != "-":
         return [NamedText(None, from_bytes(argument, subject=f"the {what} argument"))]
     if argument is None and (stdin is None or os.isatty(stdin)):
         raise UsageError(f"expected a {what}, for example: {example}")
-    return [NamedText(None, _read(Path("-"), stdin))]
+    return [NamedText(None, _read(Path("-"), stdin, most_bytes))]
 
 
-def _read(file: Path, stdin: int | None) -> str:
+def _read(file: Path, stdin: int | None, most_bytes: int) -> str:
     if str(file) != "-":
-        return _decode(_read_file(file), str(file), file)
+        return _decode(_read_file(file, most_bytes), str(file), file)
     if stdin is None:
         raise PromptError("cannot read stdin: it is closed")
-    return _decode(_read_to_end(stdin), "stdin", None)
-
-
-def _read_file(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return _decode(_read_to_end(stdin, "stdin", most_bytes), "stdin", None)
+    except OSError as error:
+        raise PromptError(f"cannot read stdin: {error.strerror}") from error
+
+
+def _read_file(file: Path, most_bytes: int) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return _read_to_end(opened.fileno(), str(file), most_bytes)
     except OSError as error:
         raise PromptError(f"cannot read {file}: {error.strerror}", option="file") from error
 
 
-def _read_to_end(stdin: int) -> bytes:
+def _read_to_end(descriptor: int, name: str, most_bytes: int) -> bytes:
     """Read without sys.stdin: a thread that is blocked in it can abort Python at exit."""
-    blocks = []
-    try:
-        while block := os.read(stdin, _BLOCK):
-            blocks.append(block)
-    except OSError as error:
-        raise PromptError(f"cannot read stdin: {error.strerror}") from error
+    blocks, size = [], 0
+    while block := os.read(descriptor, _BLOCK):
+        blocks.append(block)
+        size += len(block)
+        if size > most_bytes:
+            raise PromptError(f"{name} has more than {most_bytes} bytes; cut it in parts")
     return b"".join(blocks)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from export.small_files import ReadError, decode
 from gpt2cli.errors import PromptError
+from gpt2cli.text_input import MOST_BYTES
 
 _FENCE: Final = '"""'
 _BLOCK: Final = 1 << 16
@@ -53,8 +54,8 @@ class ChatInput:
 class LineInput(ChatInput):
     """Reads lines from a file descriptor, each as soon as it is there."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._lines: Iterator[bytes] = _read_lines(descriptor)
+    def __init__(self, descriptor: int, *, most_bytes: int = MOST_BYTES) -> None:
+        self._lines: Iterator[bytes] = _read_lines(descriptor, most_bytes)
         self._count = 0
 
     @property
@@ -115,11 +116,13 @@ def _read_fenced(text: str, ask: Callable[[bool], str | None]) -> str:
     return text.rstrip().removesuffix(_FENCE)
 
 
-def _read_lines(descriptor: int) -> Iterator[bytes]:
+def _read_lines(descriptor: int, most_bytes: int) -> Iterator[bytes]:
     """Yield lines without their ends; not by sys.stdin, which reads ahead and blocks at exit."""
-    held = bytearray()  # a line may be of any length: it is not put together block by block
+    held = bytearray()  # a line may be long: it is not put together block by block
     while block := _read_block(descriptor):
         held += block
+        if len(held) > most_bytes:  # of a device such as /dev/zero it would never end
+            raise PromptError(f"stdin has a line of more than {most_bytes} bytes")
         if b"\n" in block:
             *lines, held = held.split(b"\n")
             for line in lines:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 PROGRAM: Final = "gpt2"
+_LONGEST_ANSWER: Final = 100  # bytes
 
 
 class Notes:
@@ -88,7 +89,7 @@ def confirm(question: str) -> bool:
         return False
     sys.stderr.write(make_safe(f"{PROGRAM}: {question} [y/N] "))
     sys.stderr.flush()
-    answer = sys.stdin.buffer.readline()
+    answer = sys.stdin.buffer.readline(_LONGEST_ANSWER)
     if not (sys.stdin.isatty() and answer.endswith(b"\n")):  # nobody's Enter has ended the line
         write_line("")
     return answer.strip().lower() in (b"y", b"yes")

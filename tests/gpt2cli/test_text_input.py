@@ -1,5 +1,6 @@
 """Claims about texts from an argument, from files and from stdin."""
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Iterator
@@ -64,6 +65,16 @@ def test_one_trailing_newline_is_dropped_and_nothing_else_is_changed(
     assert read(stdin=pipe(raw)) == read("-", stdin=pipe(raw)) == [NamedText(None, text)]
     expected = [NamedText(str(file), text), NamedText("-", text)]
     assert read(None, file, DASH, stdin=pipe(raw)) == expected
+
+
+@pytest.mark.parametrize("name", ["text", "-"])
+def test_a_text_that_does_not_end_is_an_error(tmp_path: pathlib.Path, name: str) -> None:
+    """As of /dev/zero: memory stays bounded. One of just so many bytes is taken."""
+    file = DASH if name == "-" else tmp_path / name
+    for content, taken in ((b"a" * 10, True), (b"a" * 11, False)):
+        (tmp_path / "text").write_bytes(content)
+        with contextlib.nullcontext() if taken else pytest.raises(PromptError, match="than 10 b"):
+            read_texts("text", None, [file], stdin=pipe(content), example="", most_bytes=10)
 
 
 def test_stdin_is_read_in_as_many_pieces_as_it_comes_in(tmp_path: pathlib.Path) -> None:

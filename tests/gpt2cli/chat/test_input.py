@@ -165,6 +165,18 @@ def test_what_cannot_be_read_is_an_error(tmp_path: pathlib.Path) -> None:
     os.close(descriptor)
 
 
+def test_a_line_that_does_not_end_is_an_error() -> None:
+    """As of /dev/zero: memory stays bounded, and nothing comes after it."""
+    reader, writer = os.pipe()
+    os.write(writer, b"hi\n" + b"\0" * 11)
+    os.close(writer)
+    source = LineInput(reader, most_bytes=10)
+    with pytest.raises(PromptError, match="stdin has a line of more than 10 bytes"):
+        source.read()
+    assert source.read() is None
+    os.close(reader)
+
+
 def test_a_file_is_read_by_lines(tmp_path: pathlib.Path) -> None:
     """Where nobody types, nothing of the prompt line is needed."""
     (tmp_path / "script").touch()
