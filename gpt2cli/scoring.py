@@ -104,7 +104,7 @@ def choose_stride(asked: int | None, n_positions: int) -> int:
     return stride
 
 
-def find_windows(length: int, *, size: int, stride: int) -> Iterator[tuple[int, int, int]]:
+def _find_windows(length: int, *, size: int, stride: int) -> Iterator[tuple[int, int, int]]:
     """Yield where a sequence's windows begin, where their scored tokens begin, and where they end.
 
     Its first token is context alone. 1 ≤ stride < size.
@@ -130,7 +130,7 @@ def score(
     sequence = array("I", ids if bos_token_id is None else chain([bos_token_id], ids))
     if bos_token_id is None and ids:
         yield [TokenScore(ids[0], None)]
-    for window in find_windows(len(sequence), size=engine.shape.n_positions, stride=stride):
+    for window in _find_windows(len(sequence), size=engine.shape.n_positions, stride=stride):
         yield from _score_window(engine, sequence, window, top)
 
 

@@ -45,7 +45,8 @@ class Run:
             counts=self.counts,
             interrupted=interrupted,
         )
-        for chunk in in_sample_order(chunks):
+        alone = self.prepared.request.samples == 1
+        for chunk in chunks if alone else in_sample_order(chunks):
             yield chunk
             if self.first_text_seconds is None and chunk.text:
                 self.first_text_seconds = process_seconds()

@@ -62,8 +62,6 @@ class ConstraintCompiler:
         try:
             self._refuse_unwritable(config)
             grammar = self._make_grammar(config)
-        except UnicodeEncodeError as error:  # half of a surrogate pair, from a JSON record
-            raise UsageError("expected valid Unicode", option=config.field) from error
         except ValueError as error:
             raise UsageError(_shorten(str(error)), option=config.field) from error
         matcher = self._library.LLMatcher(self._tokenizer, grammar, log_level=0)

@@ -30,7 +30,6 @@ from gpt2cli.scoring import (
     TokenScore,
     Totals,
     choose_stride,
-    find_windows,
     score,
 )
 from tests.array_weights import ArrayWeights
@@ -132,12 +131,6 @@ def test_every_stride_and_length_is_the_guides(length: int, stride: int) -> None
     scores = score_all(engine, ids, stride=stride, bos=256)
     assert [s.logprob for s in scores] == pytest.approx(expected, rel=0, abs=1e-12)
     assert engine.slots == []
-
-
-def test_windows_by_hand() -> None:
-    """Of 4 tokens each, 3 apart: the second one has a token of context, the last one is short."""
-    windows = list(find_windows(8, size=4, stride=3))
-    assert windows == [(0, 1, 4), (3, 4, 7), (6, 7, 8)]
 
 
 def test_without_bos_the_first_token_has_no_score() -> None:

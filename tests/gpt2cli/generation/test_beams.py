@@ -341,22 +341,6 @@ def test_an_interrupted_search_tells_the_best_so_far(ascii_tokenizer: Tokenizer)
     assert [text for text, _ in results.values()] == [text for text, _ in whole.values()]
 
 
-def test_closing_the_iterator_frees_all_slots(ascii_tokenizer: Tokenizer) -> None:
-    """In the middle of a search, after another request's first text."""
-    engine = make_engine(max_slots=4)
-    requests = [
-        make_request("b", index=1, ignore_eos=True),
-        make_request("a", beams=3, ignore_eos=True),
-    ]
-    prepared = [prepare(request, ascii_tokenizer, engine.shape) for request in requests]
-    chunks = generate(engine, ascii_tokenizer, Sampler(), prepared)
-    for _ in range(3):
-        next(chunks)
-    assert len(engine.slots) == 4
-    chunks.close()
-    assert engine.slots == []
-
-
 ONLY_C = SamplingConfig(ban=tuple(chr(code) for code in range(32, 127) if code != ord("c")))
 
 
