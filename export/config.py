@@ -103,7 +103,7 @@ def read_config(folder: Path) -> GPT2Config:
     fields = _Fields(raw)
     _refuse_unimplemented(raw, fields.faults)
     config = _parse(fields, generation)
-    if fields.faults or config is None:
+    if fields.faults:
         raise CheckpointError(folder, fields.faults)
     return config
 
@@ -174,7 +174,7 @@ class _Fields:
         self.faults.append(f"config field {name}: expected {what}, found {shown[:80]}")
 
 
-def _parse(fields: _Fields, generation: Mapping[str, Any]) -> GPT2Config | None:
+def _parse(fields: _Fields, generation: Mapping[str, Any]) -> GPT2Config:
     n_head, n_embd = fields.size("n_head"), fields.size("n_embd")
     vocab_size = fields.size("vocab_size")
     if n_head and n_embd % n_head:
@@ -182,7 +182,10 @@ def _parse(fields: _Fields, generation: Mapping[str, Any]) -> GPT2Config | None:
     sources = {"generation_config.json": generation, "config.json": fields.raw}
     bos_ids, bos_origin = fields.token_ids("bos_token_id", vocab_size, sources)
     eos_ids, eos_origin = fields.token_ids("eos_token_id", vocab_size, sources)
-    config = GPT2Config(
+    # reorder_and_upcast_attn scales q before the product and upcasts the softmax: in float32 the
+    # same function, so it is only checked to be a flag.
+    fields.flag("reorder_and_upcast_attn", False)
+    return GPT2Config(
         n_layer=fields.size("n_layer", largest=_MOST_LAYERS),
         n_head=n_head,
         n_embd=n_embd,
@@ -199,10 +202,6 @@ def _parse(fields: _Fields, generation: Mapping[str, Any]) -> GPT2Config | None:
         bos_origin=bos_origin,
         eos_origin=eos_origin,
     )
-    # reorder_and_upcast_attn scales q before the product and upcasts the softmax: in float32 the
-    # same function, so it is only checked to be a flag.
-    fields.flag("reorder_and_upcast_attn", False)
-    return None if fields.faults else config
 
 
 def _refuse_unimplemented(raw: Mapping[str, Any], faults: list[str]) -> None:

@@ -80,9 +80,10 @@ def find_special_tokens(
     found = SpecialTokens()
     added = frozenset(tokenizer.get_added_tokens_decoder())
     finder = _Finder(tokenizer, files, config, own_file, added, found)
-    for token_id, origin in finder.find_ends():
+    bos_ids = () if config.bos_token_id is None else (config.bos_token_id,)
+    for token_id, origin in finder.find("eos_token", config.eos_token_ids, config.eos_origin):
         found.tokens.setdefault(token_id, finder.describe(token_id)).ends = origin
-    for token_id, origin in finder.find_begins():
+    for token_id, origin in finder.find("bos_token", bos_ids, config.bos_origin):
         found.tokens.setdefault(token_id, finder.describe(token_id)).begins = origin
     finder.mark_silent()
     return found
@@ -97,21 +98,15 @@ class _Finder:
     added: frozenset[int]  # the tokenizer's own added tokens
     found: SpecialTokens
 
-    def find_ends(self) -> list[tuple[int, str]]:
-        """Return what ends a text, with origins."""
-        config, own = self.config, self._find_own("eos_token")
-        ids = self._drop_left_over("eos_token_id", config.eos_token_ids, config.eos_origin, own)
-        named = own is not None and own[1] != self.own_file
-        if own is not None and own[0] not in dict(ids) and (named or not ids):
-            ids.append(own)
-        return ids
-
-    def find_begins(self) -> list[tuple[int, str]]:
-        """Return what begins a text, with its origin; nothing if nothing does."""
-        config, own = self.config, self._find_own("bos_token")
-        named = () if config.bos_token_id is None else (config.bos_token_id,)
-        ids = self._drop_left_over("bos_token_id", named, config.bos_origin, own)
-        return ids or ([] if own is None else [own])
+    def find(self, field: str, ids: Sequence[int], origin: str) -> list[tuple[int, str]]:
+        """Return what ends or begins a text, with origins; the config says that `ids` do."""
+        own = self._find_own(field)
+        kept = self._drop_left_over(f"{field}_id", ids, origin, own)
+        if own is not None:
+            also = field == "eos_token" and own[1] != self.own_file and own[0] not in dict(kept)
+            if also or not kept:
+                kept.append(own)
+        return kept
 
     def describe(self, token_id: int) -> SpecialToken:
         """Return a token of which nothing is told yet but its text."""

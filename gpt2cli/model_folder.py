@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from export.small_files import LARGE, AccessError, ReadError, read_object
+from gpt2cli.config import PRECISIONS
 from gpt2cli.errors import ModelError, shorten
 
 GRAPH_VERSION: Final = 3  # of the model folders that this version reads
 MANIFEST_FILE: Final = "export.json"
-PRECISIONS: Final = ("fp32", "fp16", "int8", "int4")
 # As `export` takes them from a config.json.
 _SIZE_LIMIT: Final = 2**31
 _MOST_LAYERS: Final = 1000

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
+from gpt2cli.config import PRECISIONS
 from gpt2cli.errors import HubError, UsageError
-from gpt2cli.model_folder import PRECISIONS, ModelFolder, is_model_folder, read_model_folder
+from gpt2cli.model_folder import ModelFolder, is_model_folder, read_model_folder
 from gpt2cli.store.exports import (
     Checkpoint,
     export_once,

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from export.check import NOISE_FACTORS, TOLERANCE, Expectation, round_entering
+from export.check import NOISE_FACTOR, TOLERANCE, Expectation, round_entering
 from export.checkpoint import open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckError
@@ -69,7 +69,7 @@ def test_what_float32_itself_loses_is_allowed_for(
     expectation = Expectation(config, weights, [3, 1], asked)
     right = Reference(config, weights, dtype=np.float32).logits([3, 1], asked)
     noise = float(np.abs(right - Reference(config, weights).logits([3, 1], asked)).max())
-    allowed = NOISE_FACTORS[Precision.FP32] * noise
+    allowed = NOISE_FACTOR * noise
     assert allowed > 2 * TOLERANCE * max(1.0, float(np.abs(right).max()))
     expectation.compare(shift_one(right[1], 0.98 * allowed), 1, "here")
     with pytest.raises(CheckError, match="the exported graph is wrong at here: "):
