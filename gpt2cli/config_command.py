@@ -207,10 +207,10 @@ def _check_regex(pattern: str) -> None:
 
 
 def _find_model(name: str) -> str:
-    from gpt2cli.store.names import FolderName, parse_name
+    from gpt2cli.store.names import STARTER, parse_name
 
     meaning = parse_name(name)
-    return str(meaning.path.resolve()) if isinstance(meaning, FolderName) else name
+    return name if name == STARTER or isinstance(meaning, str) else str(meaning.resolve())
 
 
 def _as_toml(option: Option, value: Any) -> Any:

@@ -11,7 +11,7 @@ from export.whole import sync_folder
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import is_model_folder, read_manifest, read_model_folder
 from gpt2cli.store.exports import describe_folder, readable_models_folders
-from gpt2cli.store.names import HUB_ALIASES, STARTER, FolderName, HubName, parse_name
+from gpt2cli.store.names import HUB_ALIASES, STARTER, parse_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,7 @@ def _find_cached_name(name: str, cached: Sequence[CachedModel]) -> str:
     if name == STARTER or any(name == model.path.name for model in cached):
         return name
     meaning = parse_name(name)
-    if isinstance(meaning, HubName):
-        return meaning.repo
-    return str(meaning.path.resolve()) if isinstance(meaning, FolderName) else name
+    return meaning if isinstance(meaning, str) else str(meaning.resolve())
 
 
 def _read_name(path: Path) -> tuple[str, str | None, str]:

@@ -4,7 +4,6 @@ import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ from gpt2cli.errors import ModelError
 
 DEFAULT_MODEL: Final = "gpt2"
 STARTER: Final = "starter"
+STARTER_FOLDER: Final = Path(__file__).parents[1] / "starter"  # bundled with this package
 
 HUB_ALIASES: Final[Mapping[str, str]] = {
     "gpt2": "openai-community/gpt2",
@@ -29,46 +29,26 @@ HUB_ALIASES: Final[Mapping[str, str]] = {
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class HubName:
-    """A repository on the hub, `owner/name`."""
+def parse_name(name: str) -> str | Path:
+    """Return what `name` means: a repository on the hub, `owner/name`, or a folder.
 
-    repo: str
-
-
-@dataclass(frozen=True, slots=True)
-class FolderName:
-    """A local folder: a checkpoint or a model folder."""
-
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class StarterName:
-    """The checkpoint that is bundled with this package."""
-
-
-ModelName = HubName | FolderName | StarterName
-
-
-def parse_name(name: str) -> ModelName:
-    """Return what `name` means: an alias first, then a folder that exists, then a hub id.
+    An alias comes first, then a folder that exists, then a hub id.
 
     Raises:
         ModelError: if it is none of these; suggests the nearest.
     """
     if name == STARTER:
-        return StarterName()
+        return STARTER_FOLDER
     if name in HUB_ALIASES:
-        return HubName(HUB_ALIASES[name])
+        return HUB_ALIASES[name]
     # Not pathlib's: those raise for an unknown user, for a name too long, or with a NUL.
     path = Path(os.path.expanduser(name))  # noqa: PTH111
     if name and (os.path.isdir(path) or put_back(path)):  # noqa: PTH112
-        return FolderName(path)
+        return path
     if os.path.isfile(path):  # noqa: PTH113
         raise ModelError(f"model {name!r} is a file; expected a folder, a name or a hub id")
     if _HUB_ID.fullmatch(name):
-        return HubName(name)
+        return name
     if "/" in name or "\\" in name or name.startswith((".", "~")):
         raise ModelError(
             f"model {name!r}: there is no such folder, and it is not a hub id (owner/name)"

@@ -30,9 +30,8 @@ from gpt2cli.store.memory import (
     recall_default,
     remember_default,
 )
-from gpt2cli.store.names import DEFAULT_MODEL, STARTER, HubName, StarterName, parse_name
+from gpt2cli.store.names import DEFAULT_MODEL, STARTER, STARTER_FOLDER, parse_name
 
-STARTER_FOLDER: Final = Path(__file__).parent.parent / "starter"
 AUTO: Final = "auto"
 _CHECKPOINT_SUFFIXES: Final = (".json", ".safetensors")
 _MAIN: Final = "main"
@@ -93,8 +92,8 @@ class Store:
     def pull(self, name: str) -> StoredModel:
         """Return the newest model for `name`: the hub is asked even if the cache has one."""
         meaning = parse_name(name)
-        if isinstance(meaning, HubName) and not self._is_offline():
-            return self._export_snapshot(meaning.repo, self._download(meaning.repo))
+        if isinstance(meaning, str) and not self._is_offline():
+            return self._export_snapshot(meaning, self._download(meaning))
         return self._find_named(name)
 
     @contextmanager
@@ -110,13 +109,12 @@ class Store:
     def find_checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint for `name`; one that is exported already is a UsageError."""
         meaning = parse_name(name)
-        if isinstance(meaning, HubName):
-            return hub_checkpoint(meaning.repo, self._find_snapshot(meaning.repo))
+        if isinstance(meaning, str):
+            return hub_checkpoint(meaning, self._find_snapshot(meaning))
         self._refuse_revision(name)
-        folder = STARTER_FOLDER if isinstance(meaning, StarterName) else meaning.path
-        if is_model_folder(folder):
-            raise UsageError(f"{folder} is already a model folder; expected a checkpoint")
-        return local_checkpoint(folder)
+        if is_model_folder(meaning):
+            raise UsageError(f"{meaning} is already a model folder; expected a checkpoint")
+        return local_checkpoint(meaning)
 
     def _find_default(self) -> StoredModel:
         """Return the default model; until it has once run here, the starter may stand in for it.
@@ -147,14 +145,10 @@ class Store:
 
     def _find_named(self, name: str) -> StoredModel:
         meaning = parse_name(name)
-        if isinstance(meaning, HubName):
-            return self._find_hub_model(meaning.repo)
+        if isinstance(meaning, str):
+            return self._find_hub_model(meaning)
         self._refuse_revision(name)
-        return (
-            self._find_starter()
-            if isinstance(meaning, StarterName)
-            else self._find_local(meaning.path)
-        )
+        return self._find_starter() if meaning == STARTER_FOLDER else self._find_local(meaning)
 
     def _refuse_revision(self, name: str) -> None:
         if self.revision is not None:

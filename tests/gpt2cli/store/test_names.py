@@ -5,13 +5,13 @@ import pathlib
 import pytest
 
 from gpt2cli.errors import ModelError
-from gpt2cli.store.names import HUB_ALIASES, FolderName, HubName, StarterName, parse_name
+from gpt2cli.store.names import HUB_ALIASES, STARTER_FOLDER, parse_name
 
 
 @pytest.mark.parametrize("name", ["124M", "gpt2", "openai-community/gpt2"])
 def test_all_names_of_the_small_model_mean_the_same(name: str) -> None:
     """Alias, size and hub id name one repository."""
-    assert parse_name(name) == HubName("openai-community/gpt2")
+    assert parse_name(name) == "openai-community/gpt2"
 
 
 def test_every_alias_names_a_repository_with_an_owner() -> None:
@@ -21,7 +21,7 @@ def test_every_alias_names_a_repository_with_an_owner() -> None:
 
 def test_starter_is_the_bundled_model() -> None:
     """It needs neither folder nor hub."""
-    assert parse_name("starter") == StarterName()
+    assert parse_name("starter") == STARTER_FOLDER
 
 
 def test_a_folder_that_exists_comes_before_a_hub_id(
@@ -31,8 +31,8 @@ def test_a_folder_that_exists_comes_before_a_hub_id(
     (tmp_path / "owner" / "name").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
 
-    assert parse_name("owner/name") == FolderName(pathlib.Path("owner/name"))
-    assert parse_name("owner/other") == HubName("owner/other")
+    assert parse_name("owner/name") == pathlib.Path("owner/name")
+    assert parse_name("owner/other") == "owner/other"
 
 
 def test_a_folder_that_a_killed_export_moved_aside_is_put_back(tmp_path: pathlib.Path) -> None:
@@ -40,7 +40,7 @@ def test_a_folder_that_a_killed_export_moved_aside_is_put_back(tmp_path: pathlib
     aside = tmp_path / ".model.abcd_123.replaced"
     aside.mkdir()
 
-    assert parse_name(str(tmp_path / "model")) == FolderName(tmp_path / "model")
+    assert parse_name(str(tmp_path / "model")) == tmp_path / "model"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -51,8 +51,8 @@ def test_an_alias_comes_before_a_folder_of_that_name(
     (tmp_path / "gpt2").mkdir()
     monkeypatch.chdir(tmp_path)
 
-    assert parse_name("gpt2") == HubName("openai-community/gpt2")
-    assert parse_name("./gpt2") == FolderName(pathlib.Path("gpt2"))
+    assert parse_name("gpt2") == "openai-community/gpt2"
+    assert parse_name("./gpt2") == pathlib.Path("gpt2")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from gpt2cli.store.catalogue import list_cached
 from gpt2cli.store.exports import export_once
 from gpt2cli.store.hub import Hub
 from gpt2cli.store.memory import DefaultMemory, describe_way, recall_default, remember_default
-from gpt2cli.store.store import STARTER_FOLDER, Store
+from gpt2cli.store.names import STARTER_FOLDER
+from gpt2cli.store.store import Store
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.store.conftest import Told
