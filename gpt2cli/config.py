@@ -253,7 +253,7 @@ class SampleConfig:
     """How many completions a prompt has, and what their records hold."""
 
     samples: int = option(
-        1, "How many completions of each prompt, from one reading of it.", REPORT,
+        1, "How many completions of each prompt.", REPORT,
         kind=WHOLE, short="-N", within=Range(1), settable=False,
     )  # fmt: skip
     logprobs: int | None = option(

@@ -51,12 +51,12 @@ class Filter:
     """Which exports of a model are meant."""
 
     revision: str | None = option(
-        None, "Only of this commit.", _EXPORT,
-        kind=NAME, metavar="COMMIT", usual="of any", settable=False,
+        None, "Only exports of this commit.", _EXPORT,
+        kind=NAME, metavar="COMMIT", usual="any", settable=False,
     )  # fmt: skip
     precision: str | None = option(
-        None, "Only of this precision.", _EXPORT,
-        kind=one_of(PRECISIONS), usual="of any", settable=False,
+        None, "Only exports in this precision.", _EXPORT,
+        kind=one_of(PRECISIONS), usual="any", settable=False,
     )  # fmt: skip
 
 
@@ -148,8 +148,8 @@ def pull(
 def show(*, name: CachedName, settings: Settings) -> None:
     """Print a model's configuration, special tokens, parameters, and the graph's table.
 
-    NAME may be a model folder of your own. All of it is read, to find damage. A
-    special token is told with what it does, and the checkpoint's file that says so.
+    NAME may be a model folder of your own. All of it is read, to find damage. Each
+    special token is shown with what it does and the checkpoint's file that says so.
 
     For example:
 

@@ -37,12 +37,12 @@ class InputOutput:
     """
 
     decode: bool = option(
-        False, "From ids to text. Default: from text to ids.", REPORT,
+        False, "Turn ids into text. Default: text into ids.", REPORT,
         kind=SWITCH, short="-d", settable=False,
     )  # fmt: skip
     file: Path | None = file_option(None, "Read from FILE; - is stdin.", "the arguments, or stdin")
     ids: bool = option(
-        False, "Print the ids alone, on one line.", REPORT, kind=SWITCH, settable=False
+        False, "Print only the ids, on one line.", REPORT, kind=SWITCH, settable=False
     )
     count: bool = option(
         False, "Print how many tokens there are.", REPORT, kind=SWITCH, settable=False
@@ -70,7 +70,7 @@ def tokens(
         typer.Argument(
             metavar="TEXT|ID ...",
             show_default=False,
-            help="Text, or with --decode ids. - is stdin, which is also read if there is nothing.",
+            help="Text, or with --decode ids. - is stdin, which is also read without arguments.",
         ),
     ] = None,
     settings: Settings,

@@ -32,7 +32,7 @@ def batch(
         typer.Argument(
             metavar="FILE",
             show_default=False,
-            help="Prompts, one a line, or records (--jsonl). Default: stdin, also as -.",
+            help="Prompts, one per line, or records (--jsonl). Default: stdin, also as -.",
         ),
     ] = None,
     settings: Settings,

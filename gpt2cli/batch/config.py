@@ -28,7 +28,7 @@ class InputOutput:
         kind=SWITCH, short="-0", settable=False,
     )  # fmt: skip
     format: str = option(
-        "jsonl", r"Write JSON records, or completions alone, one a line, newlines escaped as \n.",
+        "jsonl", r"Write JSON records, or completions alone, one per line, newlines as \n.",
         REPORT, kind=one_of(("jsonl", _TEXT)), settable=False,
     )  # fmt: skip
     output: Path | None = option(
@@ -36,7 +36,7 @@ class InputOutput:
         kind=FILE, short="-o", usual="stdout", settable=False,
     )  # fmt: skip
     resume: bool = option(
-        False, "Continue the run that was writing to --output. Default: start anew.", REPORT,
+        False, "Continue the run that was writing to --output. Default: start over.", REPORT,
         kind=SWITCH, settable=False,
     )  # fmt: skip
     batch_size: int | None = option(

@@ -33,7 +33,7 @@ class ChatConfig:
     )  # fmt: skip
     session: Path | None = option(
         None, "Keep the conversation in FILE after each turn, and continue it the next time.",
-        _CHAT, kind=FILE, usual="it is not saved", settable=False,
+        _CHAT, kind=FILE, usual="none: it is not saved", settable=False,
     )  # fmt: skip
     json: bool = option(
         False, "Print one JSON record per turn, not text.", REPORT, kind=SWITCH, settable=False

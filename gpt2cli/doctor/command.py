@@ -51,12 +51,12 @@ def doctor(
     ] = None,
     settings: Settings,
 ) -> None:
-    """Tell what this machine can run, and what is missing.
+    """Show what this machine can run, and what is missing.
 
-    It runs a step of the starter model on --device, so what it says about the device has been
-    tried. Problems come last, each with its fix. The exit code is 1 if what you asked for cannot
-    work: nothing runs on
-    --device, a FOLDER is damaged, or --verify finds a damaged model.
+    It runs a step of the starter model on --device, so what it says about the
+    device has been tried. Problems come last, each with its fix. The exit code is
+    1 if what you asked for cannot work: nothing runs on --device, a FOLDER is
+    damaged, or --verify finds a damaged model.
 
     With --json it is one record: "system", "python", "cpu", "cores", "versions",
     "providers", "cuda", "step", "places", "hub", "models", "verified",

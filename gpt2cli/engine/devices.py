@@ -123,4 +123,4 @@ def _ask_library(library: Any) -> Driver:
     if code:
         meaning = _DRIVER_ERRORS.get(code, f"error {code}")
         return Driver(0, told, f"the NVIDIA driver answers: {meaning}")
-    return Driver(count.value, told, None if count.value else "the NVIDIA driver knows no device")
+    return Driver(count.value, told, None if count.value else "the NVIDIA driver finds no device")

@@ -64,7 +64,7 @@ def score(
     ] = None,
     settings: Settings,
 ) -> None:
-    """Tell how likely a text is: each token's log-probability, and the perplexity.
+    """Show how likely a text is: each token's log-probability, and the perplexity.
 
     On a terminal the text is shown, coloured by the probability of its tokens.
     In a pipe, and with --top or NO_COLOR, each line is a token: its natural

@@ -50,7 +50,7 @@ def translate(repo: str, revision: str, error: Exception) -> HubError:
         case JSONDecodeError() | TypeError() | LookupError() | errors.FileMetadataError():
             return HubError(
                 f"the answer about {repo} did not come from the hub",
-                "check HF_ENDPOINT and the proxy, and whether the network wants a login first",
+                "check HF_ENDPOINT and the proxy, and whether the network requires a login first",
             )
     lines = str(error).strip().splitlines()
     words = _ERROR_NUMBER.sub("", lines[0]).rstrip(".") if lines else type(error).__name__

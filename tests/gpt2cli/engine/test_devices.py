@@ -125,7 +125,7 @@ def test_an_unknown_device_is_a_usage_error(asked: str) -> None:
     ("driver", "reason"),
     [
         (None, "no NVIDIA driver"),
-        (FakeDriver(0), "the NVIDIA driver knows no device"),
+        (FakeDriver(0), "the NVIDIA driver finds no device"),
         (FakeDriver(1, code=100), "the NVIDIA driver answers: there is no CUDA device, or"),
         (FakeDriver(1, code=719), "the NVIDIA driver answers: error 719"),
     ],
