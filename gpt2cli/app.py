@@ -9,13 +9,12 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from gpt2cli import exit_codes
 from gpt2cli.batch.command import batch
 from gpt2cli.bench.command import bench
 from gpt2cli.chat.command import chat
 from gpt2cli.config_command import config
 from gpt2cli.doctor.command import doctor
-from gpt2cli.errors import Gpt2Error, UsageError
+from gpt2cli.errors import ExitCode, Gpt2Error, UsageError
 from gpt2cli.export_command import export
 from gpt2cli.generate.command import generate
 from gpt2cli.models import models
@@ -36,7 +35,7 @@ _HINTS: Final[Mapping[re.Pattern[str], str]] = {
     re.compile(r"No such option: (?!.*\(Possible)"): "; put -- before a text that begins with -",
 }
 
-_ENDED_BY_SIGNAL: Final = (exit_codes.HUNG_UP, exit_codes.TERMINATED)
+_ENDED_BY_SIGNAL: Final = (ExitCode.HUNG_UP, ExitCode.TERMINATED)
 
 # The panels of `gpt2 --help`.
 _TEXT: Final = "Text"
@@ -64,7 +63,7 @@ class _Group(TyperGroup):
         except SystemExit as exit_:
             # Typer 0.28 and Rich 15 make exit code 1 of a closed pipe; but nothing is left to do.
             closed = isinstance(exit_.__context__, BrokenPipeError)
-            code = exit_codes.DONE if closed else exit_.code
+            code = ExitCode.DONE if closed else exit_.code
             if code in _ENDED_BY_SIGNAL:
                 _drop(_STDOUT)  # as after Ctrl-C
         except typer.TyperException as error:
@@ -72,15 +71,15 @@ class _Group(TyperGroup):
             code = error.exit_code
         except Gpt2Error as error:
             write_error(" ".join([error.tell(spell_flag), *getattr(error, "__notes__", ())]))
-            code = exit_codes.USAGE if isinstance(error, UsageError) else exit_codes.FAILED
+            code = ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILED
         except MemoryError:
             write_error(_MEMORY_FULL)
-            code = exit_codes.FAILED
+            code = ExitCode.FAILED
         except OSError as error:  # a full disk or the like, in any module
             write_error(": ".join(str(part) for part in (error.strerror, error.filename) if part))
-            code = exit_codes.FAILED
+            code = ExitCode.FAILED
         except (KeyboardInterrupt, typer.Abort):
-            code = exit_codes.INTERRUPTED
+            code = ExitCode.INTERRUPTED
         sys.exit(_flush(code))
 
 
@@ -101,15 +100,15 @@ def _flush(code: object) -> int:
 
     If that fails, Python's own flush at exit must not fail too: it would make the code 120.
     """
-    code = code if isinstance(code, int) else exit_codes.DONE
+    code = code if isinstance(code, int) else ExitCode.DONE
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
         _drop(_STDOUT)
-        if code == exit_codes.DONE and not isinstance(error, BrokenPipeError):
+        if code == ExitCode.DONE and not isinstance(error, BrokenPipeError):
             write_error(f"cannot write the result: {error.strerror}")
-            code = exit_codes.FAILED
+            code = ExitCode.FAILED
     try:
         sys.stderr.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""The exceptions of this package, apart from the modules that raise them to avoid import loops.
+"""The exceptions of this package, apart from the modules that raise them; and the exit codes.
 
 Gpt2Error                a known failure: one line, exit code 1
 ├── UsageError           an option or argument is wrong: exit code 2
@@ -13,6 +13,7 @@ Gpt2Error                a known failure: one line, exit code 1
 """
 
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
@@ -27,6 +28,17 @@ _NO_MEMORY: Final = (
     "error return without exception set",
     "can't start new thread",
 )
+
+
+class ExitCode(IntEnum):
+    """The exit codes that scripts rely on."""
+
+    DONE = 0  # also where the reader of a pipe has gone
+    FAILED = 1  # a known failure, or a batch with errors among its records
+    USAGE = 2
+    HUNG_UP = 129  # 128 + SIGHUP, as shells tell it: the terminal has been closed
+    INTERRUPTED = 130  # 128 + SIGINT
+    TERMINATED = 143  # 128 + SIGTERM
 
 
 def shorten(text: str) -> str:

@@ -9,14 +9,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gpt2cli import exit_codes
 from gpt2cli.batch.config import InputOutput
 from gpt2cli.batch.items import InputReader, ItemParser, ItemSource
 from gpt2cli.batch.journal import Journal, journal_path, read_header, resume_output, start_output
 from gpt2cli.batch.results import BatchRun
 from gpt2cli.batch.view import BatchView
 from gpt2cli.config import BeamConfig, ModelConfig, Overflow, ReportConfig
-from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.errors import ExitCode, PromptError, UsageError
 from gpt2cli.generation.interfaces import Counts
 from gpt2cli.generation.requests import make_request, prepare
 from gpt2cli.loading import LoadedModel, load_model
@@ -44,12 +43,12 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
         counts = Counts()
         interrupted = _run(view, counts)
         if interrupted is None:
-            return exit_codes.DONE  # nobody reads any more
+            return ExitCode.DONE  # nobody reads any more
         if interrupted:
             if journal is not None:
                 told = f"interrupted after {view.records} records; --resume continues from there"
                 notes.note(told)
-            return exit_codes.INTERRUPTED
+            return ExitCode.INTERRUPTED
         notes.note(view.summarise())
         if report.stats:
             lines = describe_run(
@@ -61,7 +60,7 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
             )
             notes.report("\n".join([f"batch size {view.model.engine.max_slots}", *lines]))
     failed = view.errors or (journal is not None and journal.errors)
-    return exit_codes.FAILED if failed else exit_codes.DONE
+    return ExitCode.FAILED if failed else ExitCode.DONE
 
 
 @dataclass(frozen=True, slots=True)

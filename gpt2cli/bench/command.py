@@ -5,8 +5,8 @@ from typing import Final
 
 import typer
 
-from gpt2cli import exit_codes
 from gpt2cli.config import MOST_SLOTS, ModelConfig, ReportConfig, json_option
+from gpt2cli.errors import ExitCode
 from gpt2cli.option_kinds import WHOLE, Range, option
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
@@ -70,7 +70,7 @@ def bench(*, settings: Settings) -> None:
         )
         for piece in run.run():
             if writer.is_abandoned():
-                raise typer.Exit(exit_codes.DONE)
+                raise typer.Exit(ExitCode.DONE)
             notes.stage(piece)
         notes.pause()
         writer.write(format_bench(run, json=how.json))

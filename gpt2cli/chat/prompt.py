@@ -31,8 +31,7 @@ from gpt2cli.chat.commands import COMMANDS, all_options
 from gpt2cli.chat.input import ChatInput, Entry, read_entry
 from gpt2cli.errors import OutputError
 from gpt2cli.terminal.interrupt import ENDINGS, signals_held_back, signals_taken
-from gpt2cli.terminal.notes import Notes, wants_colour
-from gpt2cli.terminal.safety import make_safe
+from gpt2cli.terminal.notes import Notes, make_safe, wants_colour
 
 if sys.platform != "win32":
     import termios

@@ -5,7 +5,6 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from gpt2cli import exit_codes
 from gpt2cli.chat.chat import Chat
 from gpt2cli.chat.commands import run_command
 from gpt2cli.chat.config import ChatConfig
@@ -14,7 +13,7 @@ from gpt2cli.chat.conversation import Conversation, SessionFile
 from gpt2cli.chat.dialogue import Dialogue, ReplyView
 from gpt2cli.chat.input import ChatInput, LineInput
 from gpt2cli.config import AUTO, ModelConfig, ReportConfig
-from gpt2cli.errors import Gpt2Error, OutputError, UsageError
+from gpt2cli.errors import ExitCode, Gpt2Error, OutputError, UsageError
 from gpt2cli.loading import load_model
 from gpt2cli.settings import Settings
 from gpt2cli.store.memory import state_folder
@@ -36,15 +35,15 @@ def run_chat(settings: Settings) -> int:
     with Notes(quiet=report.quiet) as notes, open_result(None) as writer:
         source = open_input(find_stdin(), notes)
         if not source.has_more():
-            return exit_codes.DONE  # nothing will be said, so no model is needed
+            return ExitCode.DONE  # nothing will be said, so no model is needed
         dialogue = _open_dialogue(settings, form, source, notes, writer)
         notes.pause()
         if source.on_terminal:
             _greet(dialogue)
         talk(dialogue)
     if dialogue.interrupted:
-        return exit_codes.INTERRUPTED
-    return exit_codes.FAILED if dialogue.failed and not source.on_terminal else exit_codes.DONE
+        return ExitCode.INTERRUPTED
+    return ExitCode.FAILED if dialogue.failed and not source.on_terminal else ExitCode.DONE
 
 
 def open_input(stdin: int | None, notes: Notes) -> ChatInput:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gpt2cli import exit_codes
 from gpt2cli.config import REPORT, ModelConfig, ReportConfig
+from gpt2cli.errors import ExitCode
 from gpt2cli.option_kinds import SWITCH, option
 from gpt2cli.options import spell_flag, takes
 from gpt2cli.settings import Settings
@@ -88,7 +88,7 @@ def doctor(
         notes.pause()
         writer.write(format_diagnosis(found, json=looking.json))
     if not found.works:
-        raise typer.Exit(exit_codes.FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def format_diagnosis(diagnosis: "Diagnosis", *, json: bool) -> str:

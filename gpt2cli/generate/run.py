@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import typer
 
-from gpt2cli import exit_codes
 from gpt2cli.config import BeamConfig, ModelConfig, ReportConfig, SampleConfig
+from gpt2cli.errors import ExitCode
 from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, in_sample_order
 from gpt2cli.generation.loop import generate
 from gpt2cli.generation.requests import PreparedRequest, choose_seed, make_request, prepare
@@ -83,7 +83,7 @@ def run(
         notes.note(line)
     if interrupted():
         writer.keep(notes)
-        raise typer.Exit(exit_codes.INTERRUPTED)
+        raise typer.Exit(ExitCode.INTERRUPTED)
     if any(finish.reason is FinishReason.CONTEXT for finish in run.finishes):
         way_out = "" if run.prepared.request.search.on else "; --overflow slide goes on"
         notes.note(f"stopped at the model's limit of {limit} tokens{way_out}")

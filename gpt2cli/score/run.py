@@ -10,8 +10,8 @@ from typing import Final
 
 import typer
 
-from gpt2cli import exit_codes
 from gpt2cli.config import ModelConfig, ReportConfig, TextConfig
+from gpt2cli.errors import ExitCode
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.records import describe_model, describe_token
 from gpt2cli.scoring import CompactScores, TokenScore, Totals, choose_stride, score
@@ -84,7 +84,7 @@ def run(
         except _Stopped:
             if interrupted():
                 writer.keep(notes)
-            raise typer.Exit(exit_codes.INTERRUPTED if interrupted() else exit_codes.DONE) from None
+            raise typer.Exit(ExitCode.INTERRUPTED if interrupted() else ExitCode.DONE) from None
     if settings.make(ReportConfig).stats:
         seconds = max(time.monotonic() - started, 1e-9)
         told = f"scored {total} tokens in {seconds:.3f} s: {total / seconds:.1f} tokens/s"

@@ -12,8 +12,7 @@ from typing import Any, BinaryIO, Final, Self
 
 from export.whole import replacing
 from gpt2cli.errors import OutputError, UsageError
-from gpt2cli.terminal.notes import Notes, wants_colour
-from gpt2cli.terminal.safety import make_safe
+from gpt2cli.terminal.notes import Notes, make_safe, wants_colour
 
 _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[22m"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.terminal.safety import make_safe
+from gpt2cli.terminal.notes import make_safe
 
 # Format characters that are needed: joiners of emoji and scripts (of Egyptian hieroglyphs too), and
 # those that are seen, Arabic, Syriac and Kaithi number signs and marks (Unicode's
