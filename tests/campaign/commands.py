@@ -84,6 +84,8 @@ def attempt(lab: Lab) -> None:
     for parameter in positional:
         if rng.random() < 0.85:
             arguments += _write_argument(lab, name, parameter)
+    if name == "batch":  # a source that never ends is read for ever
+        arguments = [a for a in arguments if b"/dev/full" not in os.fsencode(a)]
     if any(p.name == "model" for p in options) and rng.random() < 0.9:
         arguments += ["-m", str(lab.place.model)]
     if name == "bench":
