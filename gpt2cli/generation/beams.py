@@ -51,7 +51,7 @@ class BeamSearch:
         self._length = 0  # tokens of each beam
         # Those that go on, best first.
         self._beams = [Beam(TokenSequence(tokenizer, prepared, 0, limit))]
-        self._hypotheses: list[Hypothesis] = []  # best first, as many as beams at most
+        self.hypotheses: list[Hypothesis] = []  # found so far, best first, as many as beams at most
         if self._beams[0].sequence.finished:  # the limits allow no token
             self._end_all()
 
@@ -70,11 +70,6 @@ class BeamSearch:
         """The completions that go on, one for each slot; none when the search is over."""
         return [beam.sequence for beam in self._beams]
 
-    @property
-    def hypotheses(self) -> Sequence[Hypothesis]:
-        """The completions found so far, best first."""
-        return self._hypotheses
-
     def step(self, sampler: Sampler, logits: Logits) -> list[int]:
         """Go on by a token; `logits` [n, V] are those after each of `sequences`.
 
@@ -86,7 +81,7 @@ class BeamSearch:
         histories = [beam.sequence.history for beam in self._beams]
         totals = [beam.total for beam in self._beams]
         found = sampler.find_continuations(logits, histories, totals, count=self._candidates)
-        if not found and not self._hypotheses:
+        if not found and not self.hypotheses:
             self._fail(sampler.explain(logits[0]))
         self._length += 1
         going_on: list[tuple[Beam, int]] = []
@@ -110,9 +105,9 @@ class BeamSearch:
     def finish(self) -> Iterator[Chunk]:
         """Yield the best completions, each whole; an error for each that there is not."""
         yield from self._show_found()
-        for number in range(len(self._hypotheses), self._wanted):
-            sequence = self._hypotheses[0].beam.sequence.fork()
-            found = len(self._hypotheses)
+        for number in range(len(self.hypotheses), self._wanted):
+            sequence = self.hypotheses[0].beam.sequence.fork()
+            found = len(self.hypotheses)
             fault = f"the options allow {found} completions here, not {self._wanted}"
             sequence.fail(PromptError(fault, "lower {samples}"))
             yield replace(sequence.chunk(""), sample=number)
@@ -126,7 +121,7 @@ class BeamSearch:
                 yield replace(chunk, finish=replace(chunk.finish, reason=FinishReason.INTERRUPTED))
 
     def _show_found(self) -> Iterator[Chunk]:
-        for number, hypothesis in enumerate(self._hypotheses[: self._wanted]):
+        for number, hypothesis in enumerate(self.hypotheses[: self._wanted]):
             yield replace(hypothesis.beam.sequence.chunk(hypothesis.beam.text), sample=number)
 
     def _fail(self, error: Gpt2Error) -> None:
@@ -136,21 +131,21 @@ class BeamSearch:
 
     def _end_all(self) -> None:
         """Let each completion end as the first beam has."""
-        self._hypotheses = [Hypothesis(self._beams[0], 0.0)] * self._wanted
+        self.hypotheses = [Hypothesis(self._beams[0], 0.0)] * self._wanted
         self._beams = []
 
     def _add(self, beam: Beam) -> None:
         """Keep a completion if it is among the best: as many as beams, the first of equals."""
         ranked = sorted(
-            [*self._hypotheses, Hypothesis(beam, self._rate(beam))], key=lambda h: -h.score
+            [*self.hypotheses, Hypothesis(beam, self._rate(beam))], key=lambda h: -h.score
         )
-        self._hypotheses = ranked[: self._config.beams]
+        self.hypotheses = ranked[: self._config.beams]
 
     def _is_over(self) -> bool:
         """Tell whether no beam is likely to become better than the completions found."""
-        if len(self._hypotheses) < self._config.beams or not self._beams:
+        if len(self.hypotheses) < self._config.beams or not self._beams:
             return not self._beams
-        return self._rate(self._beams[0]) <= self._hypotheses[-1].score
+        return self._rate(self._beams[0]) <= self.hypotheses[-1].score
 
     def _rate(self, beam: Beam) -> float:
         """Return the score of a beam; EOS counts as one of its tokens."""

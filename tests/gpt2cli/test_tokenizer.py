@@ -148,11 +148,6 @@ def test_an_added_token_reads_as_it_is(tmp_path: pathlib.Path, content: str) -> 
     assert tokenizer.decode(ids).decode() == f"x {content}"
 
 
-def test_every_byte_has_its_own_token_in_gpt2(gpt2_tokenizer: Tokenizer) -> None:
-    """The 256 first ids of GPT-2 stand for the 256 bytes."""
-    assert sorted(map(gpt2_tokenizer.token_bytes, range(256))) == [bytes([b]) for b in range(256)]
-
-
 # Characters that the vocabulary cannot write
 
 

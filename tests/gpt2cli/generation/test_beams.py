@@ -32,6 +32,7 @@ from tests.gpt2cli.generation.runs import (
     VOCAB_SIZE,
     Joined,
     ScriptedSource,
+    end_plainly,
     join,
     make_engine,
     make_request,
@@ -130,7 +131,7 @@ def search_plainly(prepared: PreparedRequest, limit: int) -> list[tuple[str, Fin
         going_on = []
         for rank, (negative, place, token_id) in enumerate(sorted(candidates)[: 2 * search.beams]):
             ids = (*beams[place][1], token_id)
-            result = end_plainly(ids, prepared, limit)
+            result = end_plainly(prepared, ids, limit)
             if result is None:
                 going_on.append((-negative, ids))
             elif rank < search.beams:
@@ -141,32 +142,6 @@ def search_plainly(prepared: PreparedRequest, limit: int) -> list[tuple[str, Fin
         if not beams or (full and beams[0][0] / length**search.length_penalty <= found[-1][0]):
             break
     return [result for _, result in found]
-
-
-def end_plainly(
-    ids: tuple[int, ...], prepared: PreparedRequest, limit: int
-) -> tuple[str, Finish] | None:
-    """Return the completion if it ends with its last id."""
-    config, prompt_tokens = prepared.request.generation, len(prepared.prompt_ids)
-
-    def finish(reason: FinishReason, tokens: int, stop: str | None = None) -> tuple[str, Finish]:
-        return text[: len(text) - len(stop or "")], Finish(
-            reason=reason,
-            stop_sequence=stop,
-            prompt_tokens=prompt_tokens,
-            completion_tokens=tokens,
-        )
-
-    text = "".join(chr(32 + i) if i < 95 else "\n" for i in ids if i != EOS)
-    if ids[-1] == EOS and not config.ignore_eos:
-        return finish(FinishReason.STOP, len(ids) - 1)
-    ending = [stop for stop in config.stop if ids[-1] != EOS and text.endswith(stop)]
-    if ending:
-        return finish(FinishReason.STOP, len(ids), max(ending, key=len))
-    if len(ids) == config.max_new_tokens:
-        return finish(FinishReason.LENGTH, len(ids))
-    full = prompt_tokens + len(ids) == limit
-    return finish(FinishReason.CONTEXT, len(ids)) if full else None
 
 
 @st.composite

@@ -25,12 +25,12 @@ from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.generation.runs import (
-    EOS,
     LOGITS_OF,
     PLAIN,
     VOCAB_SIZE,
     Joined,
     ScriptedSource,
+    end_plainly,
     join,
     make_engine,
     make_request,
@@ -359,38 +359,18 @@ def test_nothing_is_lost_in_any_order(order: list[int]) -> None:
 
 def generate_plainly(prepared: PreparedRequest, number: int, limit: int) -> tuple[str, Finish]:
     """Make one sample of printable ASCII by the rules alone: no slots, no cache, no streaming."""
-    request, config = prepared.request, prepared.request.generation
-    history = History(
-        request.sampling, seed=request.seed, sample=number, prompt_ids=prepared.prompt_ids
-    )
-    window, text, made, cut = list(prepared.prompt_ids), "", 0, 0
-
-    def finish(reason: FinishReason, stop: str | None = None) -> tuple[str, Finish]:
-        return text[: len(text) - len(stop or "")], Finish(
-            reason=reason,
-            stop_sequence=stop,
-            prompt_tokens=len(prepared.prompt_ids),
-            completion_tokens=made,
-            truncated_prompt_tokens=cut,
-        )
-
-    while made < config.max_new_tokens:
+    request, prompt_ids = prepared.request, prepared.prompt_ids
+    history = History(request.sampling, seed=request.seed, sample=number, prompt_ids=prompt_ids)
+    window, ids, cut = list(prompt_ids), list[int](), 0
+    while (ended := end_plainly(prepared, ids, limit, cut)) is None:
         if len(window) >= limit:
-            if config.overflow is not Overflow.SLIDE:
-                return finish(FinishReason.CONTEXT)
             window = window[-max(1, limit // 2) :]
-            cut = cut if made else len(prepared.prompt_ids) - len(window)
+            cut = cut if ids else len(prompt_ids) - len(window)
         [token_id] = Sampler().step(LOGITS_OF(window)[None], [history])
         history.append(token_id)
-        if token_id == EOS and not config.ignore_eos:
-            return finish(FinishReason.STOP)
         window.append(token_id)
-        made += 1
-        text += "" if token_id == EOS else "\n" if token_id == 95 else chr(32 + token_id)
-        ending = [stop for stop in config.stop if token_id != EOS and text.endswith(stop)]
-        if ending:
-            return finish(FinishReason.STOP, max(ending, key=len))
-    return finish(FinishReason.LENGTH)
+        ids.append(token_id)
+    return ended
 
 
 @st.composite
