@@ -38,7 +38,9 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
     """
     report = settings.make(ReportConfig)
     with Notes(quiet=report.quiet) as notes:
-        batch = _open_batch(_open_input(file, stdin=find_stdin()), settings, io, notes)
+        descriptor = _open_input(file, stdin=find_stdin())
+        jsonl = io.jsonl or (file or "").endswith(".jsonl")
+        batch = _open_batch(descriptor, settings, io, notes, jsonl=jsonl)
         view, journal = batch.view, batch.journal
         counts = Counts()
         interrupted = _run(view, counts)
@@ -64,20 +66,6 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Input:
-    """An open file descriptor to read records from."""
-
-    descriptor: int
-    name: str
-
-    @property
-    def size(self) -> int | None:
-        """The size of a regular file, in bytes."""
-        status = os.fstat(self.descriptor)
-        return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-@dataclass(frozen=True, slots=True)
 class _Batch:
     """A batch whose model is loaded and whose output is open."""
 
@@ -91,22 +79,24 @@ class _Batch:
         return self.view.output if isinstance(self.view.output, Journal) else None
 
 
-def _open_input(file: str | None, *, stdin: int | None) -> _Input:
+def _open_input(file: str | None, *, stdin: int | None) -> int:
     """Open FILE, or stdin where there is none or it is `-`."""
     if file is None or file == "-":
         if stdin is None or (file is None and os.isatty(stdin)):
             raise UsageError("expected prompts, for example: cat prompts.txt | gpt2 batch")
-        return _Input(stdin, "stdin")
+        return stdin
     try:
         descriptor = os.open(file, os.O_RDONLY)
         os.read(descriptor, 0)  # a folder can be opened, but not read
     except OSError as error:
         raise PromptError(f"cannot read {file}: {error.strerror}") from error
-    return _Input(descriptor, file)
+    return descriptor
 
 
-def _open_batch(source: _Input, settings: Settings, io: InputOutput, notes: Notes) -> _Batch:
-    path = _find_resumable(source, io)
+def _open_batch(
+    descriptor: int, settings: Settings, io: InputOutput, notes: Notes, *, jsonl: bool
+) -> _Batch:
+    path = _find_resumable(descriptor, io)
     before = read_header(path) if path is not None and io.resume else None
     seed = settings.values["seed"]
     if seed is None:
@@ -118,7 +108,6 @@ def _open_batch(source: _Input, settings: Settings, io: InputOutput, notes: Note
     own = settings.with_model(model.stored.folder.generation_config)
     _look_up_texts(own, model, seed)
     notes.pause()
-    jsonl = io.jsonl or source.name.endswith(".jsonl")
     parser = ItemParser(
         settings=own,
         tokenizer=model.tokenizer,
@@ -127,24 +116,29 @@ def _open_batch(source: _Input, settings: Settings, io: InputOutput, notes: Note
         jsonl=jsonl,
         most_beams=model.engine.slot_limit,
     )
-    reader = InputReader(source.descriptor, terminator=b"\0" if io.null else b"\n")
+    reader = InputReader(descriptor, terminator=b"\0" if io.null else b"\n")
     items = ItemSource(reader, parser)
     output: ResultWriter | Journal
     if path is None:
         output = open_result(io.output)
     else:
-        options = _describe_options(settings) | {"jsonl": jsonl}
-        header = _describe_run(options, model, seed, own.from_model)
+        header = _make_header(settings, model, seed, own.from_model, jsonl=jsonl)
         output = (
             start_output(path, header) if before is None else resume_output(path, header, items)
         )
     on_screen = path is None and sys.stdout is not None and sys.stdout.isatty()
-    bar = Bar(notes, source.size, hidden=on_screen)  # records are progress enough there
+    bar = Bar(notes, _find_size(descriptor), hidden=on_screen)  # records are progress enough there
     view = BatchView(model, items, output, notes, bar, io.as_text)
     return _Batch(view, seed, own.from_model)
 
 
-def _find_resumable(source: _Input, io: InputOutput) -> Path | None:
+def _find_size(descriptor: int) -> int | None:
+    """Return the size of a regular file, in bytes."""
+    status = os.fstat(descriptor)
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _find_resumable(descriptor: int, io: InputOutput) -> Path | None:
     """Return the file for results of a run that can be resumed; None if they go elsewhere.
 
     Raises:
@@ -156,7 +150,7 @@ def _find_resumable(source: _Input, io: InputOutput) -> Path | None:
             raise UsageError(f"{path} is not a file that can be continued", option="resume")
         return None
     for written in (path, journal_path(path)):
-        refuse_overwriting(written, [], stdin=source.descriptor)
+        refuse_overwriting(written, [], stdin=descriptor)
     return path
 
 
@@ -171,20 +165,19 @@ def _look_up_texts(settings: Settings, model: LoadedModel, seed: int) -> None:
     prepare(fitting, model.tokenizer, model.engine.shape, prompt_ids=[0])
 
 
-def _describe_options(settings: Settings) -> dict[str, Any]:
-    """Return the options that change the results, not those about speed and files."""
+def _make_header(
+    settings: Settings, model: LoadedModel, seed: int, from_model: Mapping[str, Any], *, jsonl: bool
+) -> dict[str, Any]:
+    """Return what must be the same for the run to be resumed.
+
+    Of the options it is what changes the results, or how they are written; not how fast or where.
+    """
     of_the_run = {o.field for group in (ModelConfig, ReportConfig) for o in options_of(group)}
     of_the_run |= {"seed", "file", "output", "resume", "batch_size"}
-    return {field: value for field, value in settings.values.items() if field not in of_the_run}
-
-
-def _describe_run(
-    options: dict[str, Any], model: LoadedModel, seed: int, from_model: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return what must be the same for the run to be resumed, as a journal's header."""
+    options = {name: value for name, value in settings.values.items() if name not in of_the_run}
     stored, engine = model.stored, model.engine
     return {
-        "options": options,
+        "options": options | {"jsonl": jsonl},
         "seed": seed,
         "model": stored.name,
         "revision": stored.revision,

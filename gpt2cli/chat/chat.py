@@ -161,14 +161,17 @@ class Chat:
             prompt_cache=self._prompt_cache,
         )
         ends = self._make_template(exchange.before).stop
-        text, trimmer = "", _Trimmer()
+        text = held = ""  # held: what may be the white space at the end
         try:
             for chunk in chunks:
                 piece, exchange.finish = chunk.text, chunk.finish
                 if chunk.finish is not None and chunk.finish.stop_sequence is None:
                     piece = _cut_begun(piece, ends)
                 text += piece
-                if shown := trimmer.feed(piece):
+                held += piece if exchange.reply else piece.lstrip()
+                shown = held.rstrip()
+                held = held[len(shown) :]
+                if shown:
                     exchange.reply += shown
                     yield shown
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
@@ -239,24 +242,6 @@ class Chat:
     def _make_template(self, conversation: Conversation) -> Template:
         form = TEMPLATES[self.template]
         return form(conversation, self._tokenizer, allow_special=self._allow_special)
-
-
-class _Trimmer:
-    """Takes the white space off both ends of streamed text."""
-
-    def __init__(self) -> None:
-        self._begun = False
-        self._held = ""
-
-    def feed(self, text: str) -> str:
-        """Return the text so far, without white space that may be at the end."""
-        text = self._held + text
-        if not self._begun:
-            text = text.lstrip()
-        shown = text.rstrip()
-        self._held = text[len(shown) :]
-        self._begun = self._begun or bool(shown)
-        return shown
 
 
 def _cut_begun(text: str, ends: Sequence[str]) -> str:

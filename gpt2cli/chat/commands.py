@@ -14,7 +14,6 @@ from gpt2cli.option_kinds import SWITCH, Option, options_of
 from gpt2cli.settings import Given, Settings, find_settings
 
 _GROUPS: Final = (SamplingConfig, SeedConfig, GenerationConfig)
-_DEFAULT: Final = "default"
 _ALIKE: Final = frozenset({"temperature", "greedy"})  # greedy is a temperature
 
 
@@ -243,7 +242,7 @@ def change_setting(settings: Settings, option: Option, text: str) -> Settings:
     Raises:
         UsageError: if the value is invalid, or does not go together with others.
     """
-    if text == _DEFAULT:
+    if text == "default":  # the environment, the config file or the model say what holds
         fields = _ALIKE if option.field in _ALIKE else {option.field}
         behind = find_settings((settings.options[field] for field in fields), {})
         return settings.without(fields).over(behind.given).check()

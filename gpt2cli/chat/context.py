@@ -140,9 +140,9 @@ def fit(
     """Return the prompt for a message, and the number of the oldest turn in it.
 
     If it leaves too little room for the reply, the oldest turns go until those that stay take half
-    of the place that there is for turns: what is left must be prefilled again, which should not
-    happen at every turn. The message stays, whether it fits or not. Where ids slide the last turn
-    stays too, if the model then still sees all of the message.
+    of the room for turns: what is left must be prefilled again, which should not happen at every
+    turn. The message stays, whether it fits or not. Where ids slide the last turn stays too, if the
+    model then still sees all of the message.
 
     Raises:
         PromptError: if the system text and the names are too long.
@@ -154,8 +154,8 @@ def fit(
     most = room.n_positions - room.free
     if len(ids) > most:
         sizes = [len(_build_turn(turn, template, first=False)) for turn in seen]
-        place = max(0, most - (len(ids) - sum(sizes)))
-        excess = sum(sizes) - place // 2
+        for_turns = max(0, most - (len(ids) - sum(sizes)))
+        excess = sum(sizes) - for_turns // 2
         freed = enumerate(accumulate(sizes), start=1)
         going = next((number for number, size in freed if size >= excess), len(seen))
         asked = template.ask(message, first=False)

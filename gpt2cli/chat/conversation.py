@@ -191,12 +191,8 @@ def _parse_conversation(value: Any) -> Conversation:
     turns: list[Turn] = []
     for turn in _get(value, "turns", list, "a list"):
         turns.append(_parse_turn(turn, turns))
-    return Conversation(
-        user_name=_text(value, "user_name"),
-        bot_name=_text(value, "bot_name"),
-        system=_text(value, "system"),
-        turns=tuple(turns),
-    )
+    about = {name: _text(value, name) for name in ("user_name", "bot_name", "system")}
+    return Conversation(**about, turns=tuple(turns))
 
 
 def _parse_turn(value: Any, before: list[Turn]) -> Turn:
