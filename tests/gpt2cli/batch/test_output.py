@@ -88,13 +88,6 @@ def test_a_sample_that_could_not_go_on_is_an_error_too(small_model: LoadedModel)
     assert format_as_text(failed) == "\n"
 
 
-def test_no_id_gives_no_key(small_model: LoadedModel) -> None:
-    """Neither for a sample nor for an error; an id that counts as false is one."""
-    assert "id" not in read(finished("a"), small_model)
-    assert "id" not in read(Result(BatchItem(0, "", error="bad")), small_model)
-    assert read(finished("a", identity=0), small_model)["id"] == 0
-
-
 def test_half_a_surrogate_pair_comes_back_as_a_replacement_character(
     small_model: LoadedModel,
 ) -> None:

@@ -90,17 +90,3 @@ def test_generate_gives_a_record_that_has_the_runs_seed(
     assert result.stdout == "{completion}\n---\n".format(**records[2]) + "{completion}\n".format(
         **records[3]
     )
-
-
-def test_a_record_with_a_seed_never_changes_beside_records_without(
-    starter_folder: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-    """Whatever the run's seed is, and wherever it stands among the others."""
-    seeded = {"id": "mine", "prompt": "The old man", "seed": 5}
-    others = [{"prompt": "The old man"}, {"prompt": "Once"}, {"prompt": "A dog"}]
-    found = set()
-    for place, run_seed in ((0, 1), (2, 5), (3, 2)):
-        file = write(tmp_path / "in.jsonl", [*others[:place], seeded, *others[place:]])
-        records = run(starter_folder, file, "--seed", run_seed, "-n", 12)
-        found |= {record["completion"] for record in records if record.get("id") == "mine"}
-    assert len(found) == 1

@@ -58,7 +58,14 @@ def test_each_command_is_explained(run: Run, name: str) -> None:
     assert max(map(len, half.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("line", ["/nosuch", "/HELP", "/", "/usr/bin is a folder", "/help nosuch"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/nosuch",
+        "/usr/bin is a folder",
+        "/help nosuch",
+    ],
+)
 def test_what_is_no_command_is_an_error_that_helps(run: Run, session: Session, line: str) -> None:
     """It says how such a line becomes a message, and is none."""
     _, err = run(line)

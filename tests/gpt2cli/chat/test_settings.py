@@ -88,15 +88,6 @@ def test_what_is_no_option_is_an_error_that_lists_them(name: str) -> None:
         find_option(name)
 
 
-def test_a_temperature_ends_greedy() -> None:
-    """Else setting it would do nothing."""
-    greedy = change_setting(BARE, find_option("greedy"), "on")
-    assert values(change_setting(greedy, find_option("temperature"), "0.5")) == values(
-        change_setting(BARE, find_option("temperature"), "0.5")
-    )
-    assert values(change_setting(greedy, find_option("greedy"), "off")) == values(BARE)
-
-
 def test_the_models_own_values_are_behind() -> None:
     """They hold until something else is set, and again afterwards."""
     settings = BARE.with_model({"temperature": 0.7, "max_new_tokens": 50})
