@@ -255,18 +255,6 @@ def test_a_file_that_others_wrote_is_on_disk_before_it_is_renamed(
     assert steps == ["sync part", "rename part out", "sync in"]
 
 
-def test_the_name_is_taken_at_the_end(tmp_path: pathlib.Path) -> None:
-    """Until then what stood there is seen, and afterwards nothing else is left."""
-    path = tmp_path / "out"
-    path.write_text("old")
-    with replacing(path) as file:
-        file.write(b"new")
-        assert path.read_text() == "old"
-
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, GeneratorExit])
 def test_after_an_exception_all_is_as_it_was(
     tmp_path: pathlib.Path, error: type[BaseException]

@@ -64,12 +64,6 @@ def test_keys_are_read_with_underscores(path: pathlib.Path) -> None:
     assert read_config() == {"top_k": 5, "min_p": 0.5, "stop": ["a", "b"], "greedy": True}
 
 
-def test_a_byte_order_mark_is_passed_over(path: pathlib.Path) -> None:
-    """Some editors write one."""
-    keep(path, b"\xef\xbb\xbftop_k = 5\n")
-    assert read_config() == {"top_k": 5}
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -94,13 +88,6 @@ def test_a_file_that_cannot_be_understood_is_an_error_with_its_path(
         with pytest.raises(UsageError) as again:
             write_setting("top_k", 5)
         assert str(again.value) == str(caught.value)
-
-
-def test_a_file_that_cannot_be_read_is_an_error_with_its_path(path: pathlib.Path) -> None:
-    """Here it is a folder."""
-    path.mkdir(parents=True)
-    with pytest.raises(UsageError, match=f"^{path} is a directory"):
-        read_config()
 
 
 @pytest.mark.parametrize("value", [5, 0.5, True, "é\n\"'", ["a", "\n"], []], ids=repr)

@@ -422,24 +422,11 @@ def test_after_the_defaults_tokenizer_alone_the_starter_may_still_stand_in(
     assert store.find(None).name == "starter"
 
 
-def test_a_checkpoint_folder_is_exported_once(model_folders: ModelFolders, told: Told) -> None:
-    """Model takes a checkpoint folder."""
-    checkpoint = model_folders.checkpoint(_SHAPE)
-
-    first = Store(listener=told).find(str(checkpoint))
-    second = Store(listener=told).find(str(checkpoint))
-
-    assert first.folder.path == second.folder.path
-    assert first.revision is None
-
-
 def test_a_model_folder_is_taken_as_it_is(model_folders: ModelFolders, told: Told) -> None:
-    """Model takes what `gpt2 export` wrote, wherever it lies."""
-    folder = model_folders(_SHAPE)
+    """Wherever it lies, and whatever auto would export: it has its precision already."""
+    folder = model_folders(_SHAPE, precision=Precision.INT8)
 
-    model = Store(listener=told).find(str(folder))
-
-    assert model.folder.path == folder
+    assert Store(auto_precision="fp16", listener=told).find(str(folder)).folder.path == folder
     assert told.notes == []
 
 
@@ -466,13 +453,6 @@ def test_auto_is_what_the_caller_says_and_each_precision_has_a_folder(
     assert len({folder.path for folder in asked}) == 3
 
 
-def test_auto_takes_a_model_folder_as_it_is(model_folders: ModelFolders, told: Told) -> None:
-    """Whatever auto would export, the folder has its precision already."""
-    folder = model_folders(_SHAPE, precision=Precision.INT8)
-
-    assert Store(auto_precision="fp16", listener=told).find(str(folder)).folder.path == folder
-
-
 @pytest.mark.parametrize("name", ["starter", "folder"])
 def test_a_revision_is_refused_where_there_are_none(
     model_folders: ModelFolders, told: Told, name: str
@@ -494,12 +474,6 @@ def test_an_empty_folder_is_an_error_that_lists_what_is_missing(
         Store(listener=told).find(str(tmp_path / "empty"))
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         assert name in str(caught.value)
-
-
-def test_exporting_a_model_folder_is_a_usage_error(model_folders: ModelFolders, told: Told) -> None:
-    """There is nothing left to convert."""
-    with pytest.raises(UsageError, match="already a model folder"):
-        Store(listener=told).find_checkpoint(str(model_folders(_SHAPE)))
 
 
 def test_a_hub_model_can_be_exported_to_a_folder_of_the_users(store: Store) -> None:
