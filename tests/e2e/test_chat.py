@@ -59,7 +59,6 @@ def test_a_session_survives_its_process(program: Program, tmp_path: pathlib.Path
         process.stdin.flush()
         read_until(process.stderr, b"max-new-tokens 400\n")
         process.kill()
-
     assert [turn.message for turn in read_conversation(path).turns] == ["One", "Two"]
     done = program.run(*_CHAT, "--session", str(path), "--json", stdin=b"Three\n")
     record = json.loads(done.out)
@@ -76,7 +75,6 @@ def test_a_full_disk_loses_the_session_and_not_the_chat(
     script.write_text("Hello, who are you?\n" * 9)
     options = " ".join((*_CHAT, "-q", "--session", str(path)))
     done = program.run_shell(f'ulimit -f 1; "$GPT2" {options} < {script} | cat; exit 0')
-
     assert 0 < len(read_conversation(path).turns) < 9
     assert f"cannot write {path}: File too large" in done.err
     assert len(done.out.splitlines()) >= 9

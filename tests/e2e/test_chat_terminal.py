@@ -48,14 +48,12 @@ def test_a_session_as_a_person_sees_it(program: Program, open_terminal: Open) ->
     done = program.run(*_CHAT, "--json", stdin=script)
     replies = [json.loads(line)["completion"] for line in done.out.splitlines()]
     terminal = open_terminal(*_CHAT, columns=200)
-
     assert terminal.wait_for_prompt(1) == f"{_GREETING}\n>>> Write a message, or /help"
     terminal.say("Hello, fox.", prompt=2)
     terminal.paste("one\r\ntwo\r\nthree")
     terminal.wait_for("... three")
     terminal.say("", prompt=3)
     screen = terminal.say("Good night.", prompt=4)
-
     expected = [
         *(">>> Hello, fox.", replies[0], ""),
         *(">>> one", "... two", "... three", replies[1], ""),
@@ -78,11 +76,9 @@ def test_ctrl_c_ends_the_reply_and_not_the_chat(open_terminal: Open) -> None:
     said = screen.partition("story.\n")[2].partition("\n\n>>>")[0]
     said = _flat(said)[:60]  # no more: at Ctrl-C a terminal may drop what it has yet to show
     assert len(said) == 60
-
     context = terminal.say("/context", prompt=3).rpartition("/context\n")[2]
     context = context.replace("<|endoftext|>", "")  # which the model went on after
     assert _flat(context).startswith(_flat("User: Tell me a story.\nBot: ") + said)
-
     terminal.type(f"not to be said{CTRL_C}")
     terminal.wait_for_prompt(4)
     terminal.type(f"/exit{ENTER}")
@@ -106,7 +102,6 @@ def test_a_resize_does_not_disturb_the_text(program: Program, open_terminal: Ope
         terminal.resize(columns)
         terminal.take()
     terminal.wait_for_prompt(2)
-
     assert reply.replace("\n", "\r\n") in terminal.raw
     terminal.resize(70)
     terminal.say("/undo", prompt=3)
@@ -119,7 +114,6 @@ def test_model_text_cannot_control_the_terminal(program: Program, open_terminal:
     assert program.run(*options, stdin=b"Hi\n").out == b"\x1b\x1b\x1b\n"
     terminal = open_terminal(*options, "--quiet")
     terminal.wait_for_prompt(1)
-
     terminal.type("Hi\u202e[/bo\u200bd]\x1b[D\x1b[D\x1b[D\x1b[3~l")  # U+200B is replaced
     screen = terminal.say("", prompt=2)
     assert screen.split("\n") == [">>> Hi<U+202E>[/bold]", "␛␛␛", "", ">>>"]
@@ -145,7 +139,6 @@ def test_replies_can_go_to_a_file(open_terminal: Open, tmp_path: pathlib.Path) -
     terminal.say("/set top-k 7", prompt=2)
     screen = terminal.say("Hi", prompt=3)
     assert terminal.leave() == 0
-
     assert without_notes(screen) == ">>> /set top-k 7\ntop-k 7\n>>> Hi\n>>>"
     assert file.read_text().count("\n") == 1
     assert "\x1b" not in file.read_text()
@@ -159,7 +152,6 @@ def test_notes_can_go_to_a_file(open_terminal: Open, tmp_path: pathlib.Path) -> 
     screen = terminal.say("Hi", prompt=2)
     terminal.say("/nosuch", prompt=3)
     assert terminal.leave() == 0
-
     assert [line[:3] for line in screen.split("\n")][::3] == [">>>", ">>>"]
     assert file.read_text().startswith(f"{_GREETING}\ngpt2: stopped after 4 tokens")
     assert file.read_text().endswith("(a space before it sends the line as a message)\n")
@@ -176,7 +168,6 @@ def test_the_last_message_is_edited_in_the_users_editor(
     terminal.say("Hello, fox.", prompt=2)
     screen = terminal.say("/edit", prompt=3)
     assert terminal.leave() == 0
-
     assert ">>> /edit\nHello, owl.\n" in screen
     assert [turn.message for turn in read_conversation(session).turns] == ["Hello, owl."]
 

@@ -53,7 +53,6 @@ def test_a_reply_ends_where_the_model_speaks_for_the_user(
 ) -> None:
     """Neither the name nor the white space before it is ever shown."""
     said, conversation = reply_to(ascii_tokenizer, written)
-
     assert said.reply == conversation.turns[-1].reply == "Hi"
     assert "".join(said.pieces[:1]) == "H"
     assert said.exchange.finish.stop_sequence == "\nUser:"
@@ -76,7 +75,6 @@ def test_a_name_that_is_only_begun_is_not_shown_either(
     written = f" Hi{begun}"
     limits = {"max_new_tokens": len(written)} if limited else {}
     said, conversation = reply_to(ascii_tokenizer, written, **limits)
-
     assert said.reply == conversation.turns[-1].reply == "Hi"
     assert said.exchange.finish.reason is (FinishReason.LENGTH if limited else FinishReason.STOP)
     assert ascii_tokenizer.show(conversation.turns[-1].reply_ids or ()) == " Hi"
@@ -100,7 +98,6 @@ def test_a_reply_may_be_empty(ascii_tokenizer: Tokenizer, written: str) -> None:
     """It is a turn all the same, and the next one goes on from there."""
     engine = talker(ascii_tokenizer, lambda message: written if message == "hi" else " Yes")
     chat = make_chat(engine, ascii_tokenizer)
-
     assert say(chat, "hi").pieces == ()
     assert say(chat, "well?").reply == "Yes"
     assert chat.context()[0] == "User: hi\nBot:\nUser: well?\nBot: Yes"
@@ -110,7 +107,6 @@ def test_an_emoji_is_shown_whole(byte_tokenizer: Tokenizer) -> None:
     """Though each of its eleven bytes is a token; one that is cut is U+FFFD, and so remembered."""
     said, conversation = reply_to(byte_tokenizer, " a👩‍🚀b", vocab_size=257)
     cut, _ = reply_to(byte_tokenizer, " a👩", vocab_size=257, max_new_tokens=4)
-
     assert said.pieces == ("a", "👩", "\u200d", "🚀", "b")
     assert byte_tokenizer.show(conversation.turns[-1].reply_ids or ()) == " a👩‍🚀b"
     assert cut.reply == "a\ufffd"
@@ -124,10 +120,8 @@ def test_the_model_sees_all_that_was_said(ascii_tokenizer: Tokenizer) -> None:
     engine = talker(ascii_tokenizer, shout)
     chat = make_chat(engine, ascii_tokenizer, conversation=Conversation(system="A wood."))
     assert chat.context() == ("A wood.\n\n", 9)
-
     say(chat, " hi \n")
     say(chat, "bye")
-
     text = "A wood.\n\nUser: hi\nBot: HI\nUser: bye\nBot: BYE"
     assert chat.context() == (text, len(text))
 
@@ -136,9 +130,7 @@ def test_a_turn_prefills_only_what_is_new(ascii_tokenizer: Tokenizer) -> None:
     """Also the twentieth: the two names and the message, for the reply ended with EOS."""
     engine = talker(ascii_tokenizer, shout, n_positions=1000)
     chat = make_chat(engine, ascii_tokenizer)
-
     exchanges = [say(chat, "hi").exchange for _ in range(20)]
-
     whole, new = len("User: hi\nBot:"), len("\nUser: hi\nBot:")
     assert prefilled(engine) == [whole] + 19 * [new]
     assert exchanges[-1].counts.prefill_tokens == new
@@ -151,10 +143,8 @@ def test_what_the_model_wrote_of_the_users_name_is_not_computed_again(
     """It wrote the same tokens as the next prompt has; the last one was never fed."""
     engine = talker(ascii_tokenizer, lambda message: f" {message}\nUser:")
     chat = make_chat(engine, ascii_tokenizer)
-
     say(chat, "hi")
     say(chat, "hi")
-
     assert prefilled(engine)[1] == len(": hi\nBot:")
 
 
@@ -168,7 +158,6 @@ def test_dialogpt_has_its_replies_kept_too(ascii_tokenizer: Tokenizer) -> None:
         max_slots=1,
     )
     chat = make_chat(engine, ascii_tokenizer, template="dialogpt")
-
     assert [say(chat, "hi").reply for _ in range(2)] == ["xx", "xx"]
     assert prefilled(engine) == [3, 4]
     assert chat.context()[0] == 2 * "hi<|endoftext|>xx<|endoftext|>"
@@ -182,7 +171,6 @@ def test_a_turn_is_taken_back_and_told(ascii_tokenizer: Tokenizer) -> None:
     chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
     say(chat, "a")
     say(chat, "b")
-
     assert chat.undo().message == "b"
     assert chat.context()[0] == "User: a\nBot: A"
     say(chat, "c")
@@ -192,7 +180,6 @@ def test_a_turn_is_taken_back_and_told(ascii_tokenizer: Tokenizer) -> None:
 def test_before_the_first_turn_there_is_nothing_to_take_back(ascii_tokenizer: Tokenizer) -> None:
     """Nor to draw anew."""
     chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
-
     with pytest.raises(UsageError, match="nothing has been said yet"):
         chat.undo()
     with pytest.raises(UsageError, match="nothing has been said yet"):
@@ -207,9 +194,7 @@ def test_an_edited_message_takes_the_place_of_the_last(ascii_tokenizer: Tokenize
     chat = make_chat(engine, ascii_tokenizer, settings=make_settings(seed=10))
     say(chat, "a")
     say(chat, "b")
-
     edited = answer(chat, chat.ask_again(" c "))
-
     assert (edited.reply, edited.exchange.request.prompt) == ("C", "c")
     assert (edited.exchange.request.index, edited.exchange.request.seed) == (1, 11)
     assert [turn.message for turn in chat.conversation.turns] == ["a", "c"]
@@ -227,9 +212,7 @@ def test_with_a_seed_the_reply_drawn_anew_is_the_same(ascii_tokenizer: Tokenizer
     chat = drawing_chat(ascii_tokenizer, seed=5)
     say(chat, "a")
     first = say(chat, "a")
-
     again = answer(chat, chat.ask_again())
-
     assert again.reply == first.reply
     assert again.exchange.counts.prefill_tokens == 0
     assert [turn.seed for turn in chat.conversation.turns] == [5, 6]
@@ -240,9 +223,7 @@ def test_without_a_seed_it_is_another(ascii_tokenizer: Tokenizer) -> None:
     chat = drawing_chat(ascii_tokenizer, seed=None)
     say(chat, "a")
     first = say(chat, "b")
-
     again = answer(chat, chat.ask_again())
-
     assert again.reply != first.reply
     assert again.exchange.request.seed != first.exchange.request.seed
     set_seed(chat, first.exchange.request.seed)
@@ -268,7 +249,6 @@ def test_the_next_reply_has_the_seed_that_was_set_and_others_count_up(
     chat.undo()
     say(chat, "d")
     assert [turn.seed for turn in chat.conversation.turns] == [5, 70, 71]
-
     set_seed(chat, 90)
     say(chat, "e")
     assert [turn.seed for turn in chat.conversation.turns] == [5, 70, 71, 90]
@@ -281,7 +261,6 @@ def test_a_message_that_comes_to_nothing_takes_no_seed(ascii_tokenizer: Tokenize
     set_seed(chat, 70)
     with pytest.raises(PromptError, match="shorten it"):
         chat.ask("x" * 600)
-
     assert answer(chat, chat.ask_again()).exchange.request.seed == 70
 
 
@@ -294,7 +273,6 @@ def test_a_conversation_that_begins_anew_begins_with_the_seed(ascii_tokenizer: T
     chat.conversation = chat.conversation.forget()
     say(chat, "c")
     say(chat, "d")
-
     assert [turn.seed for turn in chat.conversation.turns] == [70, 71]
 
 
@@ -306,7 +284,6 @@ def test_settings_hold_from_the_next_reply_on(ascii_tokenizer: Tokenizer) -> Non
     chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
     say(chat, "abc")
     chat.change_settings(make_settings(max_new_tokens=2))
-
     assert [say(chat, "abc").reply for _ in range(2)] == ["A", "A"]
 
 
@@ -318,7 +295,6 @@ def test_settings_that_mean_nothing_to_the_model_are_refused(
     chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
     wrong = make_settings(sampling=SamplingConfig(logit_bias=((bias, 1.0),)))
     before = chat.settings
-
     with pytest.raises(UsageError, match="logit_bias"):
         chat.change_settings(wrong)
     with pytest.raises(UsageError, match="logit_bias"):
@@ -333,9 +309,7 @@ def test_special_tokens_are_for_those_who_allow_them(ascii_tokenizer: Tokenizer)
     )
     engine = ScriptedEngine(scatter(97), n_positions=100, vocab_size=97, max_slots=1)
     chat = make_chat(engine, ascii_tokenizer, settings=settings, allow_special=True)
-
     said = say(chat, "a<|endoftext|>b")
-
     assert EOS in said.exchange.prepared.prompt_ids
     assert said.reply == ""
 
@@ -345,8 +319,6 @@ def test_a_conversation_from_elsewhere_is_gone_on_with(ascii_tokenizer: Tokenize
     turn = Turn("a", "A", FinishReason.STOP, 0)
     engine = talker(ascii_tokenizer, shout)
     chat = make_chat(engine, ascii_tokenizer, conversation=Conversation(turns=(turn,)))
-
     say(chat, "b")
     say(chat, "c")
-
     assert prefilled(engine) == [len("User: a\nBot: A\nUser: b\nBot:"), len("\nUser: c\nBot:")]

@@ -132,7 +132,6 @@ class TestBits:
         if detour.startswith("regenerate"):
             answer(chat, chat.ask_again())
         logits = self.talk(chat, real)
-
         assert (chat.conversation, logits) == straight
 
 
@@ -207,7 +206,6 @@ def test_the_same_turns_give_the_same_replies_after_any_detour(
                 answer(chats[0], chats[0].ask_again(message or None))
     for turn in chats[0].conversation.turns:
         assert say(chats[1], turn.message).reply == turn.reply
-
     for message in wanted:
         replies = [say(chat, message).reply for chat in chats]
         assert replies[0] == replies[1]

@@ -31,7 +31,6 @@ def test_sixty_turns_overflow_and_the_conversation_goes_on(ascii_tokenizer: Toke
     """The oldest go, the system text stays, and no prompt leaves less than the room for a reply."""
     engine = talker(ascii_tokenizer, shout, n_positions=200)
     chat = make_chat(engine, ascii_tokenizer, conversation=Conversation(system="A wood."))
-
     exchanges: list[Exchange] = []
     for number in range(60):
         said = say(chat, f"turn {number}")
@@ -40,7 +39,6 @@ def test_sixty_turns_overflow_and_the_conversation_goes_on(ascii_tokenizer: Toke
         assert ascii_tokenizer.show(said.exchange.prepared.prompt_ids).startswith(
             "A wood.\n\nUser:"
         )
-
     sizes = [len(exchange.prepared.prompt_ids) for exchange in exchanges]
     assert max(sizes) <= 200 - 40
     dropping = [number for number, exchange in enumerate(exchanges) if exchange.dropped]
@@ -58,12 +56,10 @@ def test_a_turn_that_made_others_go_gives_them_back(ascii_tokenizer: Tokenizer) 
     for message in ("a", "b", "c"):
         say(chat, message)
     before = chat.context()
-
     exchange = say(chat, "d" * 20).exchange
     assert exchange.dropped > 0
     answer(chat, chat.ask_again())
     chat.undo()
-
     assert chat.context() == before
 
 
@@ -71,10 +67,8 @@ def test_a_message_that_does_not_fit_alone_changes_nothing(ascii_tokenizer: Toke
     """The error has both numbers; the next message finds all as it was."""
     chat = make_chat(talker(ascii_tokenizer, shout, n_positions=100), ascii_tokenizer)
     say(chat, "a")
-
     with pytest.raises(PromptError, match=r"111 tokens, the model takes 100"):
         chat.ask("m" * 100)
-
     say(chat, "b")
     assert chat.context()[0] == "User: a\nBot: A\nUser: b\nBot: B"
 
@@ -82,11 +76,9 @@ def test_a_message_that_does_not_fit_alone_changes_nothing(ascii_tokenizer: Toke
 def test_a_message_that_fills_the_context_has_an_empty_reply(ascii_tokenizer: Tokenizer) -> None:
     """The reason is told; the next message makes it go."""
     chat = make_chat(talker(ascii_tokenizer, shout, n_positions=100), ascii_tokenizer)
-
     said = say(chat, "m" * (100 - len("User: \nBot:")))
     assert said.exchange.finish is not None
     assert (said.reply, said.exchange.finish.reason) == ("", FinishReason.CONTEXT)
-
     assert say(chat, "b").reply == "B"
     assert chat.conversation.first == 1
 
@@ -98,7 +90,6 @@ def test_a_reply_that_slides_is_remembered_by_its_text(ascii_tokenizer: Tokenize
     )
     settings = make_settings(max_new_tokens=60, overflow=Overflow.SLIDE)
     chat = make_chat(engine, ascii_tokenizer, settings=settings)
-
     for _ in range(3):
         assert say(chat, "hi").reply == "x" * 60
     assert chat.conversation.turns[-1].reply_ids is None
@@ -125,7 +116,6 @@ def test_of_a_long_message_the_end_is_seen_after_the_system_text(
     say(chat, "a")
     message = "n" * (length - 5) + "mmmmm"
     exchange = say(chat, message).exchange
-
     whole = f"A wood.\n\nUser: {message}\nBot:"
     assert exchange.finish is not None
     assert exchange.finish.prompt_tokens == len(whole)
@@ -141,7 +131,6 @@ def test_a_message_that_fits_without_older_turns_is_seen_whole(
     chat = sliding_chat(ascii_tokenizer)
     say(chat, "a" * 50)
     exchange = say(chat, "m" * length).exchange
-
     assert exchange.finish is not None
     assert exchange.finish.truncated_prompt_tokens == 0
     assert ascii_tokenizer.show(exchange.seen_ids) == f"A wood.\n\nUser: {'m' * length}\nBot:"
@@ -152,7 +141,6 @@ def test_of_a_long_turn_the_end_is_seen_before_the_next_message(ascii_tokenizer:
     chat = sliding_chat(ascii_tokenizer)
     say(chat, "m" * 300)
     exchange = say(chat, "b").exchange
-
     end = f"\nBot:{'x' * 20}\nUser: b\nBot:"
     shown = "m" * (45 - len(end)) + end
     assert ascii_tokenizer.show(exchange.seen_ids) == f"A wood.\n\n{shown}"
@@ -167,7 +155,6 @@ def test_where_ids_slide_the_system_text_stays_in_a_long_reply(ascii_tokenizer: 
     conversation = Conversation(system="A wood.")
     chat = make_chat(engine, ascii_tokenizer, settings=settings, conversation=conversation)
     say(chat, "hi")
-
     prefills = [ascii_tokenizer.show(call[2]) for call in engine.calls if call[0] == "extend"]
     assert len(prefills) > 3
     assert all(text.startswith("A wood.\n\n") for text in prefills)
@@ -182,7 +169,6 @@ def test_the_context_is_what_the_model_sees_next_and_fits(
     chat = sliding_chat(ascii_tokenizer)
     say(chat, "m" * length)
     chat.change_settings(chat.settings.over({"overflow": Given(overflow)}))
-
     text, tokens = chat.context()
     assert text.startswith("A wood.\n\n") and len(text) == tokens <= 100
     exchange = chat.ask("")
@@ -198,7 +184,6 @@ def test_a_system_text_that_leaves_no_room_is_refused(
     """With both numbers; /context has no more than fits."""
     chat = sliding_chat(ascii_tokenizer, system="s" * 98)
     chat.change_settings(chat.settings.over({"overflow": Given(overflow)}))
-
     with pytest.raises(
         PromptError, match=r"system text has 100 tokens .* model's 100: shorten the s"
     ):
@@ -219,7 +204,6 @@ def test_where_less_is_refused_all_of_the_reply_has_room(ascii_tokenizer: Tokeni
     chat = make_chat(
         talker(ascii_tokenizer, shout, n_positions=100), ascii_tokenizer, settings=settings
     )
-
     assert [say(chat, "hi").reply for _ in range(5)] == 5 * ["HI"]
     with pytest.raises(PromptError, match="60 new ones exceed"):
         chat.ask("m" * 30)
@@ -237,7 +221,6 @@ def test_three_hundred_turns_cost_no_more_than_the_first(ascii_tokenizer: Tokeni
         if number in (100, 200, 299):
             kept.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-
     assert kept[2] - kept[1] < 1.2 * (kept[1] - kept[0]) + 10_000
     assert (kept[2] - kept[0]) / 200 < 2_000  # bytes a turn
 
@@ -254,7 +237,6 @@ def test_an_interrupted_reply_is_a_turn_and_the_next_one_sees_it(
     pieces: list[str] = []
     for piece in chat.answer(exchange, lambda: len(exchange.reply) >= 2):
         pieces.append(piece)
-
     assert "".join(pieces) == "AB"
     assert exchange.finish is not None
     assert exchange.finish.reason is FinishReason.INTERRUPTED
@@ -266,7 +248,6 @@ def test_interrupted_before_anything_was_made_it_is_no_turn(ascii_tokenizer: Tok
     """The conversation is as it was."""
     chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
     exchange = chat.ask("hi")
-
     assert list(chat.answer(exchange, lambda: True)) == []
     assert exchange.finish is None
     assert chat.conversation.turns == ()
@@ -280,7 +261,6 @@ def test_a_reply_that_is_cut_off_keeps_what_was_shown(ascii_tokenizer: Tokenizer
     pieces = chat.answer(exchange, NEVER)
     shown = next(pieces) + next(pieces)
     pieces.close()
-
     [turn] = chat.conversation.turns
     assert (shown, turn.reply, turn.finish_reason) == ("AB", "AB", FinishReason.INTERRUPTED)
     assert exchange.finish is not None
@@ -315,7 +295,6 @@ def test_a_step_that_is_cut_off_leaves_a_slot_to_go_on_with(
         except KeyboardInterrupt:
             continue
     setattr(engine, name, work)
-
     assert say(chat, "x").reply == "X"
     expected = [(t.message, t.reply) for t in chat.conversation.turns]
     assert all(message.upper().startswith(reply) for message, reply in expected)

@@ -58,7 +58,6 @@ def test_without_any_message_no_model_is_needed(chat: Chat, tmp_path: pathlib.Pa
     """It ends at once, and writes nothing; not even the session's file."""
     session = tmp_path / "session.json"
     result = chat("", "--session", session, model="/no/such")
-
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
     assert not session.exists()
 
@@ -68,7 +67,6 @@ def test_the_same_script_and_seed_give_the_same_replies(chat: Chat) -> None:
     first, again = (records(chat(SCRIPT, "--json", "--seed", "5")) for _ in range(2))
     assert first == again
     assert [record["seed"] for record in first] == [5, 6, 7]
-
     other = records(chat(SCRIPT, "--json"))
     assert [r["completion"] for r in other] != [r["completion"] for r in first]
     assert len({record["seed"] for record in other}) == 3
@@ -78,7 +76,6 @@ def test_the_seed_that_was_told_gives_a_reply_back(chat: Chat) -> None:
     """Set before /regen, though the turn has a number and another seed was tried meanwhile."""
     script = f"{SCRIPT}/set seed 77\n/regen\n/set seed 7\n/regen\n"
     *_, told, other, again = records(chat(script, "--seed", "5", "--json"))
-
     assert [told["seed"], other["seed"], again["seed"]] == [7, 77, 7]
     assert again == told
     assert other["completion"] != told["completion"]
@@ -88,7 +85,6 @@ def test_text_and_records_say_the_same(chat: Chat) -> None:
     """One record a turn, with the fields of `generate --json`."""
     text = chat(SCRIPT, "--seed", "5")
     made = records(chat(SCRIPT, "--seed", "5", "--json"))
-
     assert (text.exit_code, text.stderr) == (0, "")
     assert text.stdout == "".join(f"{record['completion']}\n" for record in made)
     assert [record["prompt"] for record in made] == SCRIPT.splitlines()
@@ -102,7 +98,6 @@ def test_what_comes_to_nothing_makes_the_exit_code_1_and_the_rest_goes_on(chat: 
     long = "word " * 600
     script = f"/nosuch\nHello\n{long}\n".encode() + b'caf\xe9\nBye\r\n"""\nA\nB'
     result = chat(script, "--json")
-
     assert result.exit_code == 1
     assert [record["prompt"] for record in records(result)] == ["Hello", "Bye", "A\nB"]
     places = [line.split(": ")[2] for line in result.stderr.splitlines()]
@@ -115,7 +110,6 @@ def test_the_model_sees_the_system_text_and_the_names(chat: Chat) -> None:
         "/context\nHi\n/context\n",
         *("--system", r"A wood.\nNight.", "--user-name", "Ann", "--bot-name", "Fox"),
     )
-
     assert result.stderr.startswith("A wood.\nNight.\n\n")
     assert "Night.\n\nAnn: Hi\nFox:" in result.stderr
 
@@ -128,7 +122,6 @@ def test_the_model_chooses_the_template_unless_the_user_does(
     params = {"task_specific_params": {"conversational": {"max_length": 1000}}}
     model = model_folders(config=params)
     result = chat("a\n/context\n/show\n", "--template", template, "-n", "0", model=model)
-
     seen = "User: a\nBot:\n" if template == "transcript" else "a<|endoftext|><|endoftext|>\n"
     assert seen in result.stderr
 
@@ -164,7 +157,6 @@ def test_a_session_is_taken_up_again(chat: Chat, tmp_path: pathlib.Path) -> None
     path = tmp_path / "session.json"
     chat(SCRIPT, "--session", path, "--seed", "5", "--system", "A wood.", "--bot-name", "Fox")
     [record] = records(chat("And you?\n", "--session", path, "--seed", "5", "--json"))
-
     assert (record["index"], record["seed"]) == (3, 8)
     conversation = read_conversation(path)
     assert (conversation.system, conversation.bot_name) == ("A wood.", "Fox")
@@ -177,7 +169,6 @@ def test_what_is_given_counts_for_a_session_too(chat: Chat, tmp_path: pathlib.Pa
     path = tmp_path / "session.json"
     chat("Hi\n", "--session", path, "--system", "A wood.", "--bot-name", "Fox")
     chat("Ho\n", "--session", path, "--system", "", "--bot-name", "Owl")
-
     conversation = read_conversation(path)
     assert (conversation.system, conversation.bot_name) == ("", "Owl")
     assert len(conversation.turns) == 2
@@ -200,7 +191,6 @@ def test_a_session_that_cannot_be_kept_is_told_before_anything_is_said(
     (tmp_path / "newer").write_text('{"gpt2_chat": 2}')
     script = f"/load {tmp_path / 'newer'}\nHi\n/load {tmp_path / 'plain'}\n"
     result = chat(script, "--session", tmp_path / name)
-
     assert result.exit_code == 1
     assert reason in error_line(result)
     assert {path.name for path in tmp_path.iterdir()} == {"plain", "newer"}

@@ -39,7 +39,6 @@ def test_help_lists_every_command(run: Run) -> None:
     """In one line each, no longer than a terminal is wide; and what the keys do."""
     out, err = run("/help")
     lines = err.splitlines()
-
     assert out == ""
     assert max(map(len, lines)) <= 80
     assert [line.split()[0] for line in lines[: len(COMMANDS)]] == list(COMMANDS)
@@ -52,7 +51,6 @@ def test_each_command_is_explained(run: Run, name: str) -> None:
     """With and without its slash."""
     _, err = run(f"/help {name}", f"/help {name[1:]}")
     half = err[: len(err) // 2]
-
     assert err == 2 * half
     assert half.startswith(f"{COMMANDS[name].usage}  {COMMANDS[name].summary}\n")
     assert max(map(len, half.splitlines())) <= 100
@@ -69,7 +67,6 @@ def test_each_command_is_explained(run: Run, name: str) -> None:
 def test_what_is_no_command_is_an_error_that_helps(run: Run, session: Session, line: str) -> None:
     """It says how such a line becomes a message, and is none."""
     _, err = run(line)
-
     assert err.startswith("gpt2: error: there is no command ")
     assert err.endswith("/help lists them (a space before it sends the line as a message)\n")
     assert session.turns == []
@@ -94,7 +91,6 @@ def test_set_alone_shows_every_option(run: Run) -> None:
     """With the value in force, one a line."""
     _, err = run("/set")
     shown = dict(line.split(None, 1) for line in err.splitlines())
-
     assert list(shown) == [option.name for option in all_options()]
     assert (shown["max-new-tokens"], shown["seed"], shown["greedy"]) == ("40", "random", "on")
 
@@ -103,7 +99,6 @@ def test_set_explains_one_option(run: Run) -> None:
     """Its value, then what the command line's help says."""
     _, err = run("/set top-p")
     value, told = err.splitlines()
-
     assert value == "top-p 1.0"
     assert "Between 0 and 1" in told
 
@@ -111,7 +106,6 @@ def test_set_explains_one_option(run: Run) -> None:
 def test_set_changes_the_replies_that_come(run: Run) -> None:
     """And all after them, until it is taken back."""
     out, err = run("/set max-new-tokens 3", "abc", "def", "/set max-new-tokens default", "abc")
-
     assert out == "AB\n\nDE\n\nABC\n\n"
     assert err.splitlines()[0] == "max-new-tokens 3"
     assert err.splitlines()[-1] == "max-new-tokens 128"
@@ -126,7 +120,6 @@ def test_what_cannot_be_set_changes_nothing(run: Run, session: Session) -> None:
         *("/set logit-bias 97=1", "/set logit-bias a", "/set session x", "/set model x"),
     )
     _, err = run(*wrong)
-
     assert err.count("gpt2: error: ") == len(wrong) == err.count("\n")
     assert session.dialogue.chat.settings is before
 
@@ -135,7 +128,6 @@ def test_show_tells_all_that_holds(run: Run) -> None:
     """The model, who speaks, how much was said, where it is kept, and every option."""
     _, err = run("a", "/show")
     shown = dict(line.split(None, 1) for line in err.splitlines())
-
     assert shown["model"] == "m, fp32 on cpu, 200 tokens"
     assert (shown["template"], shown["names"]) == ("transcript", "User, Bot")
     assert (shown["system"], shown["turns"], shown["session"]) == ("s", "1", "not kept")
@@ -148,7 +140,6 @@ def test_show_tells_all_that_holds(run: Run) -> None:
 def test_undo_takes_the_last_turn_back(run: Run, session: Session) -> None:
     """And says which it was; then the one before."""
     _, err = run("a", "b", "/undo", "/undo", "/undo")
-
     assert session.turns == []
     assert err.splitlines() == [
         "taken back: b",
@@ -167,7 +158,6 @@ def test_regen_draws_the_last_reply_anew(run: Run, session: Session) -> None:
 def test_reset_forgets_the_turns_only(run: Run, session: Session) -> None:
     """The system text and the settings stay."""
     _, err = run("/set top-k 7", "a", "/reset", "/context")
-
     assert session.turns == []
     assert err.splitlines()[1:] == [
         "the conversation starts over",
@@ -185,7 +175,6 @@ def test_context_is_the_exact_text(run: Run) -> None:
     text = "s\n\nUser: a\x1b\nBot: A\x1b"
     # The tokenizer of printable ASCII has no ESC: what it cannot encode is not seen.
     seen = text.replace("\x1b", "")
-
     assert err == f"{seen}\n({len(seen)} tokens, {200 - len(seen)} left)\n"
 
 
@@ -193,7 +182,6 @@ def test_stats_tell_of_the_last_reply(run: Run) -> None:
     """The twentieth turn has prefilled its own tokens only."""
     assert run("/stats")[1] == "no reply yet\n"
     _, err = run(*["hi"] * 8, "/stats")
-
     assert f"prefill {len('_User: hi_Bot:')} tokens in " in err
     assert "decode 3 tokens in " in err
     assert "\nseed " in err
@@ -215,7 +203,6 @@ def test_edit_sends_the_message_as_it_was_edited(
     """In place of the last one, and shows it; the turn before stays."""
     editor("sed -i s/b/changed/")
     out, err = run("a", "b", "/edit")
-
     assert (out, err) == ("A\n\nB\n\nCHANGED\n\n", "changed\n")
     assert session.turns == [("a", "A"), ("changed", "CHANGED")]
 
@@ -239,7 +226,6 @@ def test_an_editor_that_leaves_nothing_sends_nothing(
     """What was said stays."""
     editor(line)
     _, err = run("a", "/edit")
-
     assert reason in err
     assert session.turns == [("a", "A")]
 
@@ -257,7 +243,6 @@ def test_what_was_saved_can_be_loaded(run: Run, session: Session, tmp_path: path
     """With its names and its system text; the settings stay as they are."""
     path = tmp_path / "my talk.json"
     _, err = run("a", "b", f"/save {path}", "/reset", "/set top-k 7", f"/load {path}", "c")
-
     assert session.turns == [("a", "A"), ("b", "B"), ("c", "C")]
     assert f"saved to {path}" in err.splitlines()
     assert f"loaded 2 turns from {path}" in err.splitlines()
@@ -271,7 +256,6 @@ def test_other_names_hold_from_then_on(run: Run, session: Session, tmp_path: pat
     path = tmp_path / "talk.json"
     write_conversation(path, Conversation(user_name="U", bot_name="B", system="x"), model="m")
     run(f"/load {path}")
-
     exchange = session.dialogue.chat.ask("hi")
     assert exchange.request.generation.stop == ("\nU:",)
     assert session.dialogue.chat.context()[0] == "x\n\n"
@@ -284,7 +268,6 @@ def test_a_place_that_is_not_for_conversations_is_left_alone(
     """Neither written over nor loaded; the chat goes on."""
     (tmp_path / "plain").write_text("precious")
     out, err = run("a", f"/save {tmp_path / name}", f"/load {tmp_path / name}", "b")
-
     assert out == "A\n\nB\n\n"
     assert session.turns == [("a", "A"), ("b", "B")]
     assert err.count("gpt2: error: ") == 2
@@ -343,7 +326,6 @@ def test_files_are_completed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "talks" / "x").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-
     found = ["talk one.json", "talk2.json", "talks"]
     assert completions("/save ta") == [f"/save {name}" for name in found]
     assert completions(f"/load {tmp_path}/ta") == [f"/load {tmp_path}/{name}" for name in found]

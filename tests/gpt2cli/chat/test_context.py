@@ -50,7 +50,6 @@ def test_all_turns_stay_while_they_fit(ascii_tokenizer: Tokenizer) -> None:
     """To the last token beside the room."""
     exact = 4 * TURN - 1 + ASKED + 10
     first, text = fit_text(ascii_tokenizer, talk(4), n_positions=exact)
-
     assert first == 0
     assert text == "User: a\nBot: A" + 3 * "\nUser: a\nBot: A" + "\nUser: b\nBot:"
 
@@ -59,7 +58,6 @@ def test_when_they_do_not_those_that_stay_take_half_the_place(ascii_tokenizer: T
     """Of 4 turns that lack one token, 59 of them their place: half of it has one turn of 15."""
     exact = 4 * TURN - 1 + ASKED + 10
     first, text = fit_text(ascii_tokenizer, talk(4), n_positions=exact - 1)
-
     assert first == 3
     assert text == "User: a\nBot: A\nUser: b\nBot:"
 
@@ -67,7 +65,6 @@ def test_when_they_do_not_those_that_stay_take_half_the_place(ascii_tokenizer: T
 def test_turns_that_went_before_do_not_come_again(ascii_tokenizer: Tokenizer) -> None:
     """Though there is place: what the model sees changes as seldom as can be."""
     first, text = fit_text(ascii_tokenizer, talk(4, first=3), n_positions=500)
-
     assert first == 3
     assert text.count("User: a") == 1
 
@@ -76,7 +73,6 @@ def test_the_system_text_stays(ascii_tokenizer: Tokenizer) -> None:
     """Even one that takes more than half of all."""
     system = 60 * "s"
     first, text = fit_text(ascii_tokenizer, talk(4, system=system), n_positions=120)
-
     assert text == f"{system}\n\nUser: a\nBot: A\nUser: b\nBot:"
     assert first == 3
 
@@ -86,7 +82,6 @@ def test_the_message_stays_whether_it_fits_or_not(ascii_tokenizer: Tokenizer, le
     """Who asks is told if it does not; with no turn left it stands first."""
     message = length * "m"
     first, text = fit_text(ascii_tokenizer, talk(4), n_positions=90, message=message)
-
     assert first == 4
     assert text == f"User: {message}\nBot:"
 
@@ -97,7 +92,6 @@ def test_a_reply_that_was_drawn_is_seen_as_it_was_drawn(small_tokenizer: Tokeniz
     assert len(small_tokenizer.encode("aa")) == 1
     drawn = Turn("x", "aa", FinishReason.STOP, 0, reply_ids=(*a, *a))
     template = Transcript(Conversation(), small_tokenizer, allow_special=False)
-
     assert build_history([drawn], template)[-2:] == [*a, *a]
 
 
@@ -119,9 +113,7 @@ def test_whatever_was_drawn_the_ids_spell_the_text(
     """Any ids, also of bytes that are no UTF-8, and any beginning of their text."""
     detokenizer = Detokenizer(small_tokenizer)
     text = "".join(map(detokenizer.add, drawn)) + detokenizer.finish()
-
     ids = ids_that_spell(text[:length], drawn, small_tokenizer)
-
     assert b"".join(map(small_tokenizer.token_bytes, ids)).decode() == text[:length]
 
 
@@ -144,14 +136,12 @@ def test_ids_that_spell_the_text_are_kept(
 
     wanted = draw_ids(text)
     drawn = wanted + draw_ids(rest)
-
     assert ids_that_spell(text, drawn, small_tokenizer) == tuple(wanted)
 
 
 def test_where_the_text_ends_within_a_token_its_rest_is_encoded(small_tokenizer: Tokenizer) -> None:
     """What was drawn before that token is kept."""
     a, aa = small_tokenizer.encode("a"), small_tokenizer.encode("aa")
-
     assert ids_that_spell("aaa", [*a, *aa, *aa], small_tokenizer) == (*a, *aa)
     assert ids_that_spell("aa", [*a, *aa, *aa], small_tokenizer) == (*a, *a)
 
@@ -163,10 +153,8 @@ NAMED = Conversation(user_name="Ann", bot_name="Fox", system="A wood.")
 def test_a_transcript_is_lines_that_begin_with_names(ascii_tokenizer: Tokenizer) -> None:
     """The system text is a paragraph of its own; the reply's text begins with the space."""
     form = Transcript(NAMED, ascii_tokenizer, allow_special=False)
-
     ids = form.begin() + form.ask("Hi", first=True) + form.answer("Yes?") + form.close()
     ids += form.ask("Bye", first=False)
-
     assert ascii_tokenizer.show(ids) == "A wood.\n\nAnn: Hi\nFox: Yes?\nAnn: Bye\nFox:"
     assert form.stop == ("\nAnn:",)
 
@@ -176,7 +164,6 @@ def test_a_transcript_without_a_system_text_begins_with_the_user(
 ) -> None:
     """There is no empty line, and no BOS, before it; an empty reply adds nothing."""
     form = Transcript(Conversation(), ascii_tokenizer, allow_special=False)
-
     assert form.begin() == []
     assert ascii_tokenizer.show(form.ask("Hi", first=True)) == "User: Hi\nBot:"
     assert form.answer("") == []
@@ -186,7 +173,6 @@ def test_dialogpt_ends_all_that_was_said_with_eos(ascii_tokenizer: Tokenizer) ->
     """No names, no newlines: as its authors trained it."""
     form = DialoGPT(NAMED, ascii_tokenizer, allow_special=False)
     h, i, y = (ord(letter) - 32 for letter in "HiY")
-
     assert form.ask("Hi", first=True) == form.ask("Hi", first=False) == [h, i, EOS]
     assert form.answer("Y") + form.close() == [y, EOS]
     assert form.begin() == [*ascii_tokenizer.encode("A wood."), EOS]
@@ -207,9 +193,7 @@ def test_what_the_tokenizer_puts_before_a_text_begins_the_conversation(
     folder = replace(bare_folder(tmp_path, vocab_size=97, eos_token_id=EOS), start_ids=(EOS,))
     tokenizer = Tokenizer(folder)
     talk = form(Conversation(system=system), tokenizer, allow_special=False)
-
     ids = talk.begin() + talk.ask("Hi", first=True) + talk.answer("Y")
-
     assert ids[:2] == [EOS, 0]
     assert ids[2] != 0
     assert EOS not in talk.answer("Y") + talk.ask("Hi", first=False)[:-1]
@@ -223,7 +207,6 @@ def test_only_the_users_words_can_be_special(
     text = "<|endoftext|>"
     plain = form(Conversation(), ascii_tokenizer, allow_special=False)
     special = form(Conversation(), ascii_tokenizer, allow_special=True)
-
     assert len(plain.ask("", first=True)) + 1 == len(special.ask(text, first=True))
     assert EOS in special.ask(text, first=True)
     assert len(plain.ask(text, first=True)) > len(special.ask(text, first=True))
@@ -234,7 +217,6 @@ def test_dialogpt_needs_an_eos(tmp_path: pathlib.Path) -> None:
     """Without one nothing would end what was said."""
     write_tokenizer(tmp_path, 97, kind="ascii")
     tokenizer = Tokenizer(bare_folder(tmp_path, vocab_size=97))
-
     with pytest.raises(UsageError, match=r"template: expected a model with an EOS"):
         DialoGPT(Conversation(), tokenizer, allow_special=False)
 

@@ -46,7 +46,6 @@ def test_what_the_model_sees_is_told_by_the_last_turn() -> None:
     """So a turn that is taken back gives back what it made go."""
     before = Conversation(system="s").add(turn("a")).add(turn("b"))
     after = before.add(turn("c", first=2))
-
     assert (before.first, after.first) == (0, 2)
     assert after.take_back() == before
     assert before.take_back().take_back() == Conversation(system="s")
@@ -74,7 +73,6 @@ def write(path: pathlib.Path, conversation: Conversation = TALK) -> bytes:
 def test_what_was_written_is_read(tmp_path: pathlib.Path) -> None:
     """Every character, and what the model no longer sees."""
     path = tmp_path / "talk.json"
-
     assert write(path) == path.read_bytes()
     assert read_conversation(path) == TALK
 
@@ -83,7 +81,6 @@ def test_ids_are_not_written(tmp_path: pathlib.Path) -> None:
     """They mean nothing to another model."""
     turn = Turn("a", "b", FinishReason.STOP, 0, reply_ids=(1, 2))
     write(tmp_path / "talk.json", Conversation(turns=(turn,)))
-
     [read] = read_conversation(tmp_path / "talk.json").turns
     assert (read.reply, read.reply_ids) == ("b", None)
 
@@ -92,7 +89,6 @@ def test_the_file_can_be_read_by_people(tmp_path: pathlib.Path) -> None:
     """UTF-8 as it is, and who spoke."""
     write(tmp_path / "talk.json")
     text = (tmp_path / "talk.json").read_text(encoding="utf-8")
-
     assert "Fuchs 🦊" in text
     assert json.loads(text)["model"] == "m"
 
@@ -137,10 +133,8 @@ def test_anything_else_is_an_error_that_says_why(
     """In a line of bearable length that names the file."""
     path = tmp_path / "talk.json"
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
-
     with pytest.raises(ConversationError, match=reason) as caught:
         read_conversation(path)
-
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < len(str(path)) + 400
@@ -151,7 +145,6 @@ def test_the_turns_see_ever_later_ones(tmp_path: pathlib.Path) -> None:
     turns = json.loads(spoilt())["turns"]
     turns += [turns[0] | {"first": 1}, turns[0]]
     (tmp_path / "talk.json").write_text(spoilt(turns=turns))
-
     with pytest.raises(ConversationError, match="expected a number 1 to 3 as first, found 0"):
         read_conversation(tmp_path / "talk.json")
 
@@ -173,7 +166,6 @@ def test_what_cannot_be_read_is_an_error_that_names_it(
     """A pipe is not waited for."""
     (tmp_path / "plain").touch()
     os.mkfifo(tmp_path / "fifo")
-
     with pytest.raises(ConversationError, match=f" {reason}|{reason}$"):
         read_conversation(tmp_path / name)
 
@@ -197,10 +189,8 @@ def test_a_disk_that_is_full_leaves_the_file_as_it_was(tmp_path: pathlib.Path, t
     """Whether that is met in writing or in closing."""
     path = tmp_path / "talk.json"
     before = write(path)
-
     with full_disk(100), pytest.raises(ConversationError, match=r"cannot write .*File too large"):
         write(path, Conversation(turns=TALK.turns[:1] * turns))
-
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -209,7 +199,6 @@ def test_a_disk_that_is_full_leaves_the_file_as_it_was(tmp_path: pathlib.Path, t
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: pathlib.Path, name: str) -> None:
     """It names the place."""
     (tmp_path / "plain").touch()
-
     with pytest.raises(ConversationError, match="cannot write"):
         write(tmp_path / name)
 
@@ -233,7 +222,6 @@ class TestSession:
         assert session.read() is None
         session.write(Conversation())
         session.write(TALK)
-
         later = self.open(path)
         assert later.read() == TALK
         later.write(TALK.take_back())
@@ -249,7 +237,6 @@ class TestSession:
         path.unlink()
         if foreign is not None:
             path.write_bytes(foreign)
-
         for _ in range(2):
             with pytest.raises(ConversationError, match=r"was changed .* /save FILE keeps"):
                 session.write(TALK)
@@ -260,7 +247,6 @@ class TestSession:
         first, second = self.open(path), self.open(path)
         assert (first.read(), second.read()) == (None, None)
         first.write(TALK)
-
         with pytest.raises(ConversationError, match="was changed by another process"):
             second.write(Conversation())
         assert read_conversation(path) == TALK
@@ -304,7 +290,6 @@ class TestSession:
         session.write(Conversation())
         (tmp_path / "real.json").chmod(0o600)
         session.write(TALK)
-
         assert path.is_symlink()
         assert (tmp_path / "real.json").stat().st_mode & 0o777 == 0o600
         assert read_conversation(tmp_path / "real.json") == TALK

@@ -75,7 +75,6 @@ def press_in_reply(session: Session, *, at: int, times: int = 1) -> None:
 def test_a_script_is_answered_line_by_line(ascii_tokenizer: Tokenizer, capsys: Capture) -> None:
     """One newline after each reply, and nothing else anywhere."""
     session = open_session(ascii_tokenizer)
-
     assert session.run("a", "", "b", '"""c', 'd"""') == "A\nB\nC\nD\n"
     assert session.turns == [("a", "A"), ("b", "B"), ("c\nd", "C\nD")]
     assert capsys.readouterr().err == ""
@@ -87,7 +86,6 @@ def test_what_comes_to_nothing_is_told_with_its_line_and_the_rest_goes_on(
 ) -> None:
     """A command that is none, one that cannot be done, a message that does not fit."""
     session = open_session(ascii_tokenizer)
-
     assert session.run("/nosuch", "/undo", "m" * 300, "a") == "A\n"
     assert session.turns == [("a", "A")]
     assert session.dialogue.failed
@@ -134,7 +132,6 @@ def test_a_reader_who_left_ends_it(ascii_tokenizer: Tokenizer) -> None:
     session = open_session(ascii_tokenizer)
     session.dialogue.abandoned = lambda: bool(session.turns)
     assert session.run("a", "b") == "A\n"
-
     session = open_session(ascii_tokenizer)
     session.dialogue.abandoned = lambda: session.engine.count("decode") > 2
     assert session.run("abcdef", "b") == "ABC\n"
@@ -147,7 +144,6 @@ def test_ctrl_c_ends_the_reply_and_keeps_it(ascii_tokenizer: Tokenizer) -> None:
     """On a terminal the chat goes on, and the next message is seen after what was said."""
     session = open_session(ascii_tokenizer, on_terminal=True)
     press_in_reply(session, at=2)
-
     assert session.run("abcdef", "x") == "AB\n\nX\n\n"
     assert session.turns == [("abcdef", "AB"), ("x", "X")]
 
@@ -157,7 +153,6 @@ def test_ctrl_c_pressed_again_keeps_what_was_shown(ascii_tokenizer: Tokenizer, t
     """People press it twice: the chat goes on all the same."""
     session = open_session(ascii_tokenizer, on_terminal=True)
     press_in_reply(session, at=3, times=times)
-
     assert session.run("abcdef", "x") == "AB\n\nX\n\n"
     assert session.turns == [("abcdef", "AB"), ("x", "X")]
 
@@ -166,7 +161,6 @@ def test_ctrl_c_in_a_script_ends_it_with_what_was_made(ascii_tokenizer: Tokenize
     """Nobody types the next line: all of it was meant to run."""
     session = open_session(ascii_tokenizer)
     press_in_reply(session, at=2)
-
     assert session.run("abcdef", "x") == "AB\n"
     assert session.dialogue.interrupted
 
@@ -175,7 +169,6 @@ def test_ctrl_c_pressed_twice_in_a_script_ends_it_at_once(ascii_tokenizer: Token
     """As everywhere; the line that was begun is finished."""
     session = open_session(ascii_tokenizer)
     press_in_reply(session, at=3, times=2)
-
     with pytest.raises(KeyboardInterrupt):
         session.run("abcdef", "x")
     assert session.written() == "AB\n"
@@ -208,7 +201,6 @@ def test_the_session_keeps_the_reply_that_the_programs_end_has_cut_short(
     ending = end_in_reply(session)
     with pytest.raises(ending):
         session.run("abcdef", "x")
-
     [turn] = read_conversation(file).turns
     assert (turn.message, turn.reply) == ("abcdef", "AB")
     assert turn.finish_reason is FinishReason.INTERRUPTED
@@ -220,7 +212,6 @@ def test_who_is_told_to_end_waits_for_no_reader(ascii_tokenizer: Tokenizer) -> N
     tell_to_end(session)
     with pytest.raises(SystemExit):
         session.run("abcdef")
-
     assert session.written() == "AB"
 
 
@@ -232,7 +223,6 @@ def test_a_conversation_that_outgrows_the_model_is_told_once(
 ) -> None:
     """At the first turn that makes others go; every reply is there."""
     session = open_session(ascii_tokenizer, conversation=Conversation(system="A wood."))
-
     messages = [f"turn {number}" for number in range(60)]
     assert session.run(*messages) == "".join(f"{message.upper()}\n" for message in messages)
     assert capsys.readouterr().err == (
@@ -250,7 +240,6 @@ def test_what_was_left_out_of_a_long_message_is_told(
     [record] = map(
         json.loads, session.run("/set overflow slide", "m" * 192 + " User: b").splitlines()
     )
-
     assert (record["prompt_tokens"], record["truncated_prompt_tokens"]) == (211, 161)
     assert capsys.readouterr().err.splitlines()[-1] == (
         "gpt2: left out 161 of the prompt's 211 tokens and kept its end: the model takes 100"
@@ -264,7 +253,6 @@ def test_a_person_is_told_once_what_cut_a_reply(
     """And how to have more; not when quiet."""
     session = open_session(ascii_tokenizer, on_terminal=True, quiet=quiet, n_positions=400)
     session.run("m" * 50, "m" * 50)
-
     told = "gpt2: stopped after 40 tokens; /set max-new-tokens N changes that\n"
     assert capsys.readouterr().err == ("" if quiet else told)
 
@@ -275,7 +263,6 @@ def test_a_reply_that_met_the_models_limit_is_told(
     """As `generate` does."""
     session = open_session(ascii_tokenizer)
     session.run("m" * 189, "a")
-
     assert capsys.readouterr().err.splitlines()[0] == (
         "gpt2: stopped at the model's limit of 200 tokens; the next message drops the oldest turns"
     )
@@ -295,7 +282,6 @@ def test_statistics_are_told_after_each_reply(ascii_tokenizer: Tokenizer, capsys
     """Also when quiet: they were asked for; the second turn prefills only its own tokens."""
     session = open_session(ascii_tokenizer, stats=True, quiet=True, seed=7)
     assert session.run("hi", "hi") == "HI\nHI\n"
-
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if line.startswith("seed")] == ["seed 7", "seed 8"]
     prefills = [line.split()[1] for line in lines if line.startswith("prefill")]
@@ -306,7 +292,6 @@ def test_records_are_one_for_each_turn(ascii_tokenizer: Tokenizer) -> None:
     """Commands have none; a turn drawn anew has its number again."""
     session = open_session(ascii_tokenizer, as_records=True, seed=5)
     lines = session.run("a", "/help", "/nosuch", "b", "/regen", "/undo").splitlines()
-
     records = [json.loads(line) for line in lines]
     assert [(r["index"], r["prompt"], r["completion"], r["seed"]) for r in records] == [
         (0, "a", "A", 5),
@@ -344,9 +329,7 @@ def test_a_session_that_cannot_be_written_is_told_and_the_chat_goes_on(
     session = open_session(ascii_tokenizer, session=path)
     session.run("a")
     path.write_text("else")
-
     assert session.run("b", "c", f"/save {other}") == "B\nC\n"
-
     assert session.dialogue.failed
     assert path.read_text() == "else"
     assert len(read_conversation(other).turns) == 3
@@ -399,7 +382,6 @@ def test_a_record_tells_all_of_a_turn(byte_tokenizer: Tokenizer) -> None:
     written = " a\nb\nUser:"
     options: dict[str, Any] = {"as_records": True, "vocab_size": 257, "seed": 7}
     line = open_session(byte_tokenizer, lambda message: written, **options).run("hi\x1b")
-
     assert line.count("\n") == 1
     assert list(json.loads(line).items()) == [
         ("index", 0),

@@ -111,7 +111,6 @@ def test_an_editor_that_cannot_be_run_is_an_error(
 def test_ctrl_c_is_the_editors(choose: Choose) -> None:
     """It reaches the whole foreground: vi's users press it all the time, and lose nothing."""
     choose('kill -INT $PPID; sleep 0.4; printf saved > "$1"')
-
     assert edit("a") == "saved"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -122,7 +121,6 @@ def test_the_editor_is_shown_on_the_terminal(
     """Where replies go to a file, it must not write there too."""
     choose("echo screen")
     edit("a")
-
     assert tuple(capfd.readouterr()) == ("", "screen\n")
 
 
@@ -136,6 +134,5 @@ def test_who_is_told_to_end_lets_the_editor_give_the_terminal_back(
     choose(f"trap 'touch {done}; exit' TERM; kill -TERM $PPID; while :; do sleep 0.01; done")
     with pytest.raises(SystemExit) as caught:
         edit("a")
-
     assert caught.value.code == 143
     assert done.exists()

@@ -280,7 +280,6 @@ def test_what_was_typed_comes_again_also_in_the_next_chat(person: Person) -> Non
     person.type(f"a{_ALT_ENTER}é{_ENTER}")
     person.type(f"b{_ENTER}")
     assert person.type(f"{_UP}{_UP}{_ENTER}") == message("a\né")
-
     person.source = person.begin()
     assert person.type(f"{_UP}{_ENTER}") == message("a\né")
     if sys.platform != "win32":
@@ -301,7 +300,6 @@ def test_a_history_that_cannot_be_used_is_done_without(
     else:
         (tmp_path / "file").touch()
         person.history_file = tmp_path / "file" / "history"
-
     person.source = person.begin()
     assert person.type(f"a{_ENTER}") == message("a")
     assert person.type(f"{_UP}{_ENTER}") == message("a")
@@ -314,7 +312,6 @@ def test_a_history_that_is_lost_in_the_midst_is_done_without(
     person.type(f"a{_ENTER}")
     person.history_file.unlink()
     person.history_file.parent.rmdir()
-
     assert person.type(f"b{_ENTER}") == message("b")
     assert person.type(f"{_UP}{_ENTER}") == message("b")
     assert "Press ENTER" not in capsys.readouterr().out

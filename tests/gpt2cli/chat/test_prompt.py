@@ -71,7 +71,6 @@ def test_a_signal_that_ends_the_program_ends_the_line(
     keyboard.send_text(typed)
     with pytest.raises(SystemExit) as caught:
         ask_and_meanwhile(PromptSession(), send(number))
-
     assert caught.value.code == 128 + number
     assert capfd.readouterr() == ("", "")
 
@@ -86,7 +85,6 @@ def test_several_at_once_are_one(keyboard: PipeInput, capfd: pytest.CaptureFixtu
 
     with pytest.raises(SystemExit) as caught:
         ask_and_meanwhile(PromptSession(), send_all)
-
     assert caught.value.code in (143, 129)
     assert capfd.readouterr() == ("", "")
 
@@ -126,5 +124,4 @@ def test_after_it_signals_do_what_they_did_before(keyboard: PipeInput) -> None:
     before = [signal.getsignal(number) for number in numbers]
     keyboard.send_text("a\r")
     ask(PromptSession(), "> ")
-
     assert [signal.getsignal(number) for number in numbers] == before

@@ -51,7 +51,6 @@ def test_every_option_can_be_set_and_taken_back(option: Option) -> None:
     before = values(BARE)
     changed = change_setting(BARE, option, example(option))
     after = values(changed)
-
     also = {"temperature": {"greedy"}, "greedy": {"temperature"}}.get(option.name, set())
     assert before[option.name] != after[option.name]
     assert {name for name in after if after[name] != before[name]} <= {option.name} | also
@@ -68,7 +67,6 @@ def test_every_option_refuses_what_the_command_line_refuses(option: Option) -> N
         change_setting(BARE, option, text)
     told = caught.value.tell(spell_flag)
     assert told.startswith(f"--{option.name}: ")
-
     argument = text.strip('"')
     result = invoke("chat", "-m", "/no/such", f"--{option.name}={argument}")
     assert result.exit_code == 2
