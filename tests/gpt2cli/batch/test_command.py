@@ -2,26 +2,34 @@
 
 import json
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from typer.testing import Result
 
-from tests.gpt2cli.batch.batches import Record, read, run, write
+from tests.gpt2cli.batch.batches import Record, read, write
 from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
-# The starter goes on from it with more than one paragraph.
-PARAGRAPHS = {
-    "prompt": 'The end." The old man said',
-    "max_new_tokens": 200,
-    "ignore_eos": True,
-    "seed": 1,
-}
+Batch = Callable[..., Result]
 
 
-@pytest.fixture(scope="module")
-def small(model_folders: ModelFolders) -> pathlib.Path:
-    """Return the smallest model's folder: 33 positions, each z is a token."""
-    return model_folders()
+@pytest.fixture
+def batch(model_folders: ModelFolders, tmp_path: pathlib.Path) -> Batch:
+    """Return the function that runs a batch over bytes, on the smallest model or another.
+
+    It has 33 positions, and each z is a token.
+    """
+
+    def run_over(
+        data: bytes, *options: object, name: str = "lines", model: pathlib.Path | None = None
+    ) -> Result:
+        (tmp_path / name).write_bytes(data)
+        folder = model or model_folders()
+        return invoke("batch", tmp_path / name, "-m", folder, *map(str, options))
+
+    return run_over
 
 
 # Records and their options
@@ -61,15 +69,10 @@ def without(record: Record, keys: set[str]) -> Record:
 
 
 @pytest.mark.parametrize("written", ["jsonl", "text"])
-def test_what_was_left_out_of_prompts_is_told(
-    small: pathlib.Path, tmp_path: pathlib.Path, written: str
-) -> None:
+def test_what_was_left_out_of_prompts_is_told(batch: Batch, written: str) -> None:
     """In the record and the summary; where there are no records, of each. Half of 33 stay."""
-    file = tmp_path / "lines"
-    file.write_text(f"z\n{'z' * 40}\n")
-    options = ["-n", "1", "--overflow", "slide", "--format", written]
-    result = invoke("batch", file, "-m", small, *options)
-
+    data = f"z\n{'z' * 40}\n".encode()
+    result = batch(data, "-n", 1, "--overflow", "slide", "--format", written)
     *notes, summary = result.stderr.splitlines()
     assert summary.startswith("gpt2: 2 records, 1 of them with only the end of a long prompt, ")
     if written == "text":
@@ -80,47 +83,40 @@ def test_what_was_left_out_of_prompts_is_told(
         assert (notes, counts) == ([], [None, 24])
 
 
-def test_lines_are_prompts_whatever_ends_them(
-    starter_folder: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_lines_are_prompts_whatever_ends_them(batch: Batch, starter_folder: pathlib.Path) -> None:
     """LF, CRLF, none at the end; an empty one is an empty prompt, which begins with BOS."""
-    file = tmp_path / "lines"
-    file.write_bytes("é\r\n\n {} \r\n\r\nz".encode())
-    records = run(starter_folder, file, "-n", 1)
+    data = "é\r\n\n {} \r\n\r\nz".encode()
+    records = read(batch(data, "-n", 1, model=starter_folder))
     assert [record["prompt"] for record in records] == ["é", "", " {} ", "", "z"]
     assert [record["index"] for record in records] == [0, 1, 2, 3, 4]
     assert records[1]["prompt_tokens"] == 1
 
 
-def test_a_file_named_jsonl_holds_records_and_others_do_if_told(
-    small: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_a_file_named_jsonl_holds_records_and_others_do_if_told(batch: Batch) -> None:
     """Else the same lines are prompts."""
+    line = '{"prompt": "z"}'
     for name, options, prompt in (
         ("in.jsonl", [], "z"),
         ("in.txt", ["--jsonl"], "z"),
-        ("in.txt", [], '{"prompt": "z"}'),
-        ("in.txt", ["--null"], '{"prompt": "z"}\n'),
+        ("in.txt", [], line),
+        ("in.txt", ["--null"], f"{line}\n"),
     ):
-        file = write(tmp_path / name, [{"prompt": "z"}])
-        assert [r["prompt"] for r in run(small, file, "-n", 0, *options)] == [prompt]
+        [record] = read(batch(f"{line}\n".encode(), "-n", 0, *options, name=name))
+        assert record["prompt"] == prompt
 
 
 # Bad records
 
 
-def test_bad_records_become_errors_and_the_others_run(
-    small: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_bad_records_become_errors_and_the_others_run(batch: Batch) -> None:
     """Of every kind; the exit code is 1 and the summary counts them."""
-    file = tmp_path / "in.jsonl"
-    file.write_bytes(
+    data = (
         b'{"prompt": "z"}\n{bad\ncaf\xe9\n\n{"prompt": "z", "tempo": 1}\n'
         b'{"prompt": "z", "top_p": NaN}\n{"prompt": "\\ud800", "id": "\\ud800"}\n'
         + json.dumps({"prompt": "z" * 34}).encode()
         + b'\n{"prompt": "z", "top_k": true}\n{"prompt": "z", "id": 0}\n'
     )
-    result = invoke("batch", file, "-m", small, "-n", "1", "--ignore-eos")
+    result = batch(data, "-n", 1, "--ignore-eos", name="in.jsonl")
     assert result.exit_code == 1
     records = read(result)
     assert [record["index"] for record in records] == list(range(9))
@@ -131,43 +127,32 @@ def test_bad_records_become_errors_and_the_others_run(
 
 
 @pytest.mark.parametrize("size", [1 << 19, 1 << 21])
-def test_a_line_of_megabytes_is_an_error_and_the_rest_goes_on(
-    small: pathlib.Path, tmp_path: pathlib.Path, size: int
-) -> None:
+def test_a_line_of_megabytes_is_an_error_and_the_rest_goes_on(batch: Batch, size: int) -> None:
     """Whether it is read as a prompt that is too long, or not read at all."""
-    file = tmp_path / "lines"
-    file.write_bytes(b"a\n" + b"z" * size + b"\nb\n")
-    result = invoke("batch", file, "-m", small, "-n", "1")
+    result = batch(b"a\n" + b"z" * size + b"\nb\n", "-n", 1)
     first, long, last = read(result)
     assert result.exit_code == 1
     assert str(size) in long["error"]
     assert [r["prompt"] for r in (first, last)] == ["a", "b"]
 
 
-def test_an_input_without_records_gives_none(small: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_an_input_without_records_gives_none(batch: Batch) -> None:
     """And is no failure."""
-    file = tmp_path / "empty"
-    file.touch()
-    result = invoke("batch", file, "-m", small)
+    result = batch(b"")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.startswith("gpt2: 0 records, 0 tokens in ")
 
 
-# The format text
-
-
-def test_text_is_a_line_for_each_result(
-    starter_folder: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_text_is_a_line_for_each_result(batch: Batch, starter_folder: pathlib.Path) -> None:
     """An error is an empty one, and the reason a note; all samples stand one below the other."""
-    file = tmp_path / "in.jsonl"
-    file.write_text(
-        '{"prompt": "Once", "samples": 2}\n{bad\n{"prompt": "The", "max_new_tokens": 0}\n'
-        '{"prompt": "x", "a\\nb": 1}\n'
+    data = (
+        b'{"prompt": "Once", "samples": 2}\n{bad\n{"prompt": "The", "max_new_tokens": 0}\n'
+        b'{"prompt": "x", "a\\nb": 1}\n'
     )
-    options = ("-n", "9", "--seed", "3", "--ignore-eos")
-    result = invoke("batch", file, "-m", starter_folder, *options, "--format", "text")
-    records = read(invoke("batch", file, "-m", starter_folder, *options))
+    options = ("-n", 9, "--seed", 3, "--ignore-eos")
+    how: dict[str, Any] = {"name": "in.jsonl", "model": starter_folder}
+    result = batch(data, *options, "--format", "text", **how)
+    records = read(batch(data, *options, **how))
     assert result.exit_code == 1
     assert result.stdout.split("\n") == [*(r["completion"] for r in records), ""]
     bad, unknown, summary = result.stderr.splitlines()
@@ -176,15 +161,13 @@ def test_text_is_a_line_for_each_result(
     assert summary.startswith("gpt2: 5 records, 2 errors among them, 18 tokens")
 
 
-# Notes, statistics, usage
+# Statistics and usage
 
 
-def test_stats_tell_batch_size_seed_and_rates(small: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_stats_tell_batch_size_seed_and_rates(batch: Batch) -> None:
     """Also when quiet; stdout stays clean."""
-    file = tmp_path / "lines"
-    file.write_text("z\nz\nzz\n")
-    options = ("--stats", "-q", "--batch-size", "3", "--seed", "77", "-n", "4", "--ignore-eos")
-    result = invoke("batch", file, "-m", small, *options)
+    options = ("--stats", "-q", "--batch-size", 3, "--seed", 77, "-n", 4, "--ignore-eos")
+    result = batch(b"z\nz\nzz\n", *options)
     assert len(read(result)) == 3
     told = result.stderr.splitlines()
     assert told[0] == "batch size 3"
@@ -193,25 +176,19 @@ def test_stats_tell_batch_size_seed_and_rates(small: pathlib.Path, tmp_path: pat
     assert any(line.startswith("decode 9 tokens in ") and "tokens/s" in line for line in told)
 
 
-def test_a_random_seed_is_told_by_stats_and_records(
-    small: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_a_random_seed_is_told_by_stats_and_records(batch: Batch) -> None:
     """Typed again, it gives the same records."""
-    file = tmp_path / "lines"
-    file.write_text("z\nzz\n")
-    result = invoke("batch", file, "-m", small, "--stats", "-n", "9")
+    result = batch(b"z\nzz\n", "--stats", "-n", 9)
     first, second = read(result)
     assert f"seed {first['seed']}" in result.stderr.splitlines()
     assert second["seed"] == first["seed"] + 1
-    assert run(small, file, "-n", 9, "--seed", first["seed"]) == [first, second]
+    assert read(batch(b"z\nzz\n", "-n", 9, "--seed", first["seed"])) == [first, second]
 
 
-def test_a_file_that_cannot_be_read_is_one_line(
-    small: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: pathlib.Path) -> None:
     """A missing one, and a folder."""
     for path, reason in (tmp_path / "none", "No such file"), (tmp_path, "Is a directory"):
-        result = invoke("batch", path, "-m", small)
+        result = invoke("batch", path, "-m", "no/such")
         assert result.exit_code == 1
         assert error_line(result).startswith(f"cannot read {path}: {reason}")
 
@@ -228,12 +205,10 @@ def test_a_file_that_cannot_be_read_is_one_line(
     ids=" ".join,
 )
 def test_wrong_usage_is_told_before_a_model_is_looked_for(
-    tmp_path: pathlib.Path, options: list[str], told: str
+    batch: Batch, options: list[str], told: str
 ) -> None:
     """In one line, with exit code 2."""
-    file = tmp_path / "lines"
-    file.write_text("z\n")
-    result = invoke("batch", file, "-m", tmp_path / "no-model", *options)
+    result = batch(b"z\n", *options, model=pathlib.Path("no/such"))
     assert result.exit_code == 2
     assert error_line(result).startswith(told)
 
@@ -241,39 +216,35 @@ def test_wrong_usage_is_told_before_a_model_is_looked_for(
 # Output to a file
 
 
-def test_a_file_gets_what_stdout_would(small: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_file_gets_what_stdout_would(batch: Batch, tmp_path: pathlib.Path) -> None:
     """Nothing goes to stdout; an older file is replaced; the journal stands beside it."""
-    file, out = tmp_path / "lines", tmp_path / "out"
-    file.write_text("z\nzz\n")
+    out = tmp_path / "out"
     out.write_text("old\n" * 100)
-    options = ("-m", small, "--seed", "1", "-n", "9")
-    shown = invoke("batch", file, *options)
-    result = invoke("batch", file, *options, "-o", out)
+    shown = batch(b"z\nzz\n", "--seed", 1, "-n", 9)
+    result = batch(b"z\nzz\n", "--seed", 1, "-n", 9, "-o", out)
     assert (result.exit_code, result.stdout) == (0, "")
     assert out.read_bytes() == shown.stdout.encode()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines", "out", "out.resume.json"]
 
 
 @pytest.mark.parametrize("name", ["lines", "link", "other"])
-def test_the_input_is_never_overwritten(
-    small: pathlib.Path, tmp_path: pathlib.Path, name: str
-) -> None:
+def test_the_input_is_never_overwritten(batch: Batch, tmp_path: pathlib.Path, name: str) -> None:
     """By its own name, by a link, or as the journal of the output."""
     file = tmp_path / ("lines" if name != "other" else "other.resume.json")
-    file.write_text("z\n")
     if name == "link":
         (tmp_path / "link").symlink_to(file)
-    result = invoke("batch", file, "-m", small, "-o", tmp_path / name)
+    result = batch(b"z\n", "-o", tmp_path / name, name=file.name)
     assert result.exit_code == 2
     assert error_line(result).endswith("is the input")
     assert file.read_text() == "z\n"
 
 
-def test_a_model_that_cannot_be_had_leaves_the_output_alone(tmp_path: pathlib.Path) -> None:
+def test_a_model_that_cannot_be_had_leaves_the_output_alone(
+    batch: Batch, tmp_path: pathlib.Path
+) -> None:
     """No journal is begun."""
-    file, out = tmp_path / "lines", tmp_path / "out"
-    file.write_text("z\n")
+    out = tmp_path / "out"
     out.write_text("old\n")
-    assert invoke("batch", file, "-m", tmp_path / "no-model", "-o", out).exit_code == 1
+    assert batch(b"z\n", "-o", out, model=tmp_path / "no-model").exit_code == 1
     assert out.read_text() == "old\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines", "out"]
