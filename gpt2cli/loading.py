@@ -62,15 +62,7 @@ def load_model(
     cores = config.threads or count_cores()
 
     def open_on(where: Device) -> tuple[StoredModel, Engine, Future[Tokenizer]]:
-        stored = Store(
-            revision=config.revision,
-            precision=config.precision,
-            auto_precision=choose_precision(config.precision, where),
-            offline=config.offline,
-            listener=listener,
-        ).find(config.model)
-        if where.kind == "cpu" and stored.folder.precision == _HALF:
-            listener.note(f"{stored.name} is fp16: the CPU computes it in fp32, and no faster")
+        stored = _find_for(where, config, listener)
         listener.stage(f"loading {stored.name}")
         if where.kind == "cuda":  # first, while the memory is free: it loads the weights too
             _check_on(stored.folder, where)
@@ -93,6 +85,20 @@ def load_model(
         check_again(stored.folder, engine.device.provider)
     sampler = Sampler(stored.folder.missing_ids)
     return LoadedModel(stored, engine, tokenizer.result(), sampler, reason)
+
+
+def _find_for(where: Device, config: ModelConfig, listener: Listener) -> StoredModel:
+    store = Store(
+        revision=config.revision,
+        precision=config.precision,
+        auto_precision=choose_precision(config.precision, where),
+        offline=config.offline,
+        listener=listener,
+    )
+    stored = store.find(config.model)
+    if where.kind == "cpu" and stored.folder.precision == _HALF:
+        listener.note(f"{stored.name} is fp16: the CPU computes it in fp32, and no faster")
+    return stored
 
 
 def choose_precision(asked: str, device: Device) -> str:

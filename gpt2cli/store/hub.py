@@ -121,12 +121,9 @@ class Hub:
         it has when it is interrupted. But what lies in its cache under a file's hash it takes for
         the file, and `http_get` goes on with one. The name until then is that of earlier versions.
         """
-        from huggingface_hub import constants, hf_hub_url
-        from huggingface_hub.file_download import http_get, repo_folder_name
-        from huggingface_hub.utils import (  # type: ignore[attr-defined]
-            WeakFileLock,
-            build_hf_headers,
-        )
+        from huggingface_hub import constants
+        from huggingface_hub.file_download import repo_folder_name
+        from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
         root = Path(self.cache or constants.HF_HUB_CACHE)
         name = repo_folder_name(repo_id=repo, repo_type="model")
@@ -135,22 +132,28 @@ class Hub:
         for folder in (blob.parent, locks):
             folder.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(locks / f"{file.sha256}.lock"):  # the one of huggingface_hub itself
-            if blob.exists():
-                return blob
-            with partial.open("ab") as stream:
-                if file.size is not None and stream.tell() > file.size:
-                    stream.truncate(0)
-                    stream.seek(0)
-                http_get(
-                    hf_hub_url(repo, file.name, revision=commit, endpoint=self.endpoint),
-                    stream,
-                    resume_size=stream.tell(),
-                    headers=build_hf_headers(),
-                    expected_size=file.size,
-                    displayed_filename=file.name,
-                )
-            give_name(partial, blob)
+            if not blob.exists():
+                self._go_on(partial, repo, commit, file)
+                give_name(partial, blob)
         return blob
+
+    def _go_on(self, partial: Path, repo: str, commit: str, file: HubFile) -> None:
+        from huggingface_hub import hf_hub_url
+        from huggingface_hub.file_download import http_get
+        from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+        with partial.open("ab") as stream:
+            if file.size is not None and stream.tell() > file.size:
+                stream.truncate(0)
+                stream.seek(0)
+            http_get(
+                hf_hub_url(repo, file.name, revision=commit, endpoint=self.endpoint),
+                stream,
+                resume_size=stream.tell(),
+                headers=build_hf_headers(),
+                expected_size=file.size,
+                displayed_filename=file.name,
+            )
 
 
 def answer_within(seconds: float, ask: Callable[[], _Answer]) -> _Answer:
