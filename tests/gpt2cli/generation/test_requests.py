@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpt2cli.config import LARGEST_SEED, GenerationConfig, Overflow, SamplingConfig
+from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig
 from gpt2cli.errors import PromptError, UsageError, shorten
 from gpt2cli.generation.requests import Request, find_bans, find_biases, prepare
 from gpt2cli.model_folder import ModelShape
@@ -86,21 +86,6 @@ def test_error_refuses_what_cannot_fit(ascii_tokenizer: Tokenizer, length: int, 
         f"the prompt's {length} tokens and {new} new ones exceed the model's 8; "
         "shorten the prompt, or lower max_new_tokens"
     )
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ({"seed": -1}, "seed: expected a whole number 0 to 2^53-1, found -1"),
-        ({"seed": LARGEST_SEED + 1}, f"seed: expected a whole number 0 to 2^53-1, found {2**53}"),
-        ({"samples": 0}, "samples: expected a whole number 1 or more, found 0"),
-    ],
-)
-def test_what_is_out_of_range_is_a_usage_error(wrong: dict[str, Any], told: str) -> None:
-    """The option, its range and the value are named."""
-    with pytest.raises(UsageError) as caught:
-        request(**wrong)
-    assert str(caught.value) == told
 
 
 def test_a_prepared_request_has_its_options_ids(ascii_tokenizer: Tokenizer) -> None:

@@ -135,16 +135,6 @@ def test_a_finished_text_is_one_of_the_choices(
     assert set(draw_texts(constraint, pieces, count=5)) <= set(many)
 
 
-def test_it_may_end_just_where_it_is_whole(compiler: ConstraintCompiler) -> None:
-    """Not before; then perhaps it may go on, and at last nothing may follow."""
-    state = compiler.compile(ConstraintConfig(regex="[ab]{1,2}")).fork()
-    assert (state.satisfied, state.complete) == (False, False)
-    state.append(64)  # a
-    assert (state.satisfied, state.complete) == (True, False)
-    state.append(65)  # b
-    assert (state.satisfied, state.complete) == (True, True)
-
-
 @pytest.mark.parametrize(
     ("config", "told"),
     [
