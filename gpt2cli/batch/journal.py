@@ -22,8 +22,6 @@ from gpt2cli.errors import OutputError, UsageError
 _SUFFIX: Final = ".resume.json"
 _SYNC_SECONDS: Final = 1.0
 _SYNC_PAUSE: Final = 50  # times as long as the last sync took: on a slow disk it costs 2 %
-
-
 _ENTRY_TYPES: Final = (int, int, str, str, bool)
 _SAME_INPUT: Final = "use the same input, or start over without {resume}"
 _BEGIN_ANEW: Final = "remove it and start over without {resume}"
@@ -42,11 +40,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def read(cls, journal: BinaryIO) -> Self | None:
-        """Read the next entry; None at the end, or where the journal is torn.
-
-        Raises:
-            OutputError: if the next line is no entry.
-        """
+        """Read the next entry; None at the end, or where the journal is torn."""
         line = journal.readline()
         if _is_torn(line):
             return None
@@ -300,18 +294,12 @@ def _match_record(
 def _is_known(line: bytes, journal: BinaryIO) -> bool:
     """Tell whether a line is a later result: what stood before it is missing."""
     wanted = digest(line)
-    while (entry := Entry.read(journal)) is not None:
-        if entry.result == wanted:
-            return True
-    return False
+    later = iter(lambda: Entry.read(journal), None)
+    return any(entry.result == wanted for entry in later)
 
 
 def _refuse_difference(before: Header, now: Header) -> None:
-    """Refuse to resume a run that differs from this one.
-
-    Raises:
-        UsageError: naming what differs, with both values.
-    """
+    """Refuse to resume a run that differs from this one; the error names what differs."""
     known, new = _flatten_header(before), _flatten_header(now)
     for name in known | new:
         values = [json.dumps(side.get(name), ensure_ascii=False) for side in (known, new)]
@@ -326,15 +314,13 @@ def _refuse_difference(before: Header, now: Header) -> None:
 def _flatten_header(header: Header) -> dict[str, Any]:
     """Return the header's values by the names that the user knows them by, versions first."""
     values = dict(header)
-    return {**values.pop("versions"), **values.pop("options"), **_flatten(values)}
+    return {**values.pop("versions"), **values.pop("options"), **dict(_flatten(values))}
 
 
-def _flatten(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested values under the names of all levels."""
-    flat: dict[str, Any] = {}
+def _flatten(values: Mapping[str, Any], names: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested values, each with the names of all levels."""
     for name, value in values.items():
         if isinstance(value, dict):
-            flat |= {f"{name} {inner}": found for inner, found in _flatten(value).items()}
+            yield from _flatten(value, f"{names}{name} ")
         else:
-            flat[name] = value
-    return flat
+            yield f"{names}{name}", value
