@@ -334,6 +334,16 @@ def test_files_are_completed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyP
     assert completions("/load talk o") == ["/load talk one.json"]
 
 
+def test_the_name_of_a_file_is_safe_to_show(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would control the terminal is visible in the menu."""
+    (tmp_path / "x\x1b[31m").touch()
+    monkeypatch.chdir(tmp_path)
+    [found] = CommandCompleter().get_completions(Document("/save x"), CompleteEvent())
+    assert found.display_text == "x␛[31m"
+
+
 @pytest.mark.parametrize("text", ["/load nosuch/", "/load ~nosuchuser/", "/load a\0/", "/save \0"])
 def test_where_there_are_no_files_nothing_is_completed(
     text: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
