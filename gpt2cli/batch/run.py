@@ -53,13 +53,7 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
             return ExitCode.INTERRUPTED
         notes.note(view.summarise())
         if report.stats:
-            lines = describe_run(
-                view.model,
-                counts,
-                seed=batch.seed,
-                first_token_seconds=None,
-                from_model=batch.from_model,
-            )
+            lines = describe_run(view.model, counts, seed=batch.seed, from_model=batch.from_model)
             notes.report("\n".join([f"batch size {view.model.engine.max_slots}", *lines]))
     failed = view.errors or (journal is not None and journal.errors)
     return ExitCode.FAILED if failed else ExitCode.DONE

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from gpt2cli.batch.items import ItemSource
 from gpt2cli.batch.journal import Journal
@@ -84,25 +84,14 @@ class BatchView:
 
 def format_as_record(result: Result, model: LoadedModel) -> str:
     """Return a result as a line of JSON."""
-    item = result.item
-    if item.prepared is None or result.finish is None or result.finish.error is not None:
-        record = make_error_record(
-            item.index,
-            prompt=item.prompt,
-            error=result.error or "",
-            sample=result.sample,
-            model=model,
-            identity=item.identity,
-        )
+    item, finish = result.item, result.finish
+    same: dict[str, Any] = {"sample": result.sample, "model": model, "identity": item.identity}
+    if item.prepared is None or finish is None or finish.error is not None:
+        error = result.error or ""
+        record = make_error_record(item.index, prompt=item.prompt, error=error, **same)
     else:
-        record = make_record(
-            item.prepared.request,
-            sample=result.sample,
-            completion=result.completion,
-            finish=result.finish,
-            model=model,
-            identity=item.identity,
-        )
+        request, completion = item.prepared.request, result.completion
+        record = make_record(request, completion=completion, finish=finish, **same)
     return format_record(record)
 
 

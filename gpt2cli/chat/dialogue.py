@@ -107,13 +107,8 @@ class Dialogue:
         """Return the lines of --stats for the last turn."""
         if self.last is None:
             return "no reply yet"
-        lines = describe_run(
-            self.model,
-            self.last.counts,
-            seed=self.last.request.seed,
-            first_token_seconds=None,
-            from_model=self.chat.settings.from_model,
-        )
+        seed, from_model = self.last.request.seed, self.chat.settings.from_model
+        lines = describe_run(self.model, self.last.counts, seed=seed, from_model=from_model)
         return "\n".join(lines)
 
     def _show(self, exchange: Exchange, interrupted: Callable[[], bool]) -> None:

@@ -29,8 +29,8 @@ def describe_run(
     counts: Counts,
     *,
     seed: int,
-    first_token_seconds: float | None,
     from_model: Mapping[str, Any],
+    first_token_seconds: float | None = None,
 ) -> list[str]:
     """Return the lines of --stats for a finished run."""
     reason = model.device_reason
