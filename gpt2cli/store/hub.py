@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from export.whole import give_name, replacing
 from gpt2cli.errors import HubError
 from gpt2cli.store.hub_errors import translate
-from gpt2cli.store.hub_files import HubFile, choose_files
+from gpt2cli.store.hub_files import HubFile, choose_files, find_blob
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
@@ -85,33 +85,33 @@ class Hub:
         )
 
     def _fetch(self, repo: str, commit: str, file: HubFile) -> Path:
-        """Return a file that is what the hub lists.
+        """Return a file that is what the hub lists; one in the cache may be damaged."""
+        path = self._fetch_once(repo, commit, file)
+        if not file.is_whole(path):
+            for damaged in (find_blob(path), path):
+                damaged.unlink(missing_ok=True)
+            path = self._fetch_once(repo, commit, file)
+            if not file.is_whole(path):
+                raise HubError(f"{file.name} of {repo} is not what the hub lists", "try later")
+        return path
+
+    def _fetch_once(self, repo: str, commit: str, file: HubFile) -> Path:
+        """Return a file from the hub's cache, downloaded if it is not there.
 
         Not by `snapshot_download` (2.4.0): it downloads on threads, which Ctrl-C does not end.
         """
         from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
-        def fetch(*, anew: bool) -> Path:
-            found = hf_hub_download(
-                repo,
-                file.name,
-                revision=commit,
-                cache_dir=self.cache,
-                endpoint=self.endpoint,
-                force_download=anew,
-            )
-            return Path(found)
-
-        cached = isinstance(try_to_load_from_cache(repo, file.name, self.cache, commit), str)
-        blob = self._fetch_blob(repo, commit, file) if file.sha256 and not cached else None
-        path = fetch(anew=False)
+        cached = try_to_load_from_cache(repo, file.name, self.cache, commit)
+        if isinstance(cached, str):
+            return Path(cached)
+        blob = self._fetch_blob(repo, commit, file) if file.sha256 else None
+        found = hf_hub_download(
+            repo, file.name, revision=commit, cache_dir=self.cache, endpoint=self.endpoint
+        )
+        path = Path(found)
         if blob is not None and not path.is_symlink():  # a copy, where links cannot be made
             blob.unlink(missing_ok=True)
-        if not file.is_whole(path):
-            path = fetch(anew=True)
-            if not file.is_whole(path):
-                reason = f"{file.name} of {repo} is not what the hub lists"
-                raise HubError(reason, "try later")
         return path
 
     def _fetch_blob(self, repo: str, commit: str, file: HubFile) -> Path:

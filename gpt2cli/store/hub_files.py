@@ -91,12 +91,20 @@ def choose_files(repo: str, listed: Mapping[str, HubFile], *, weights: bool) -> 
 
 def find_damaged(folder: Path) -> list[str]:
     """Return the files of a snapshot that are not what was downloaded; reads all of them."""
-    blobs = {path: path.resolve().name for path in sorted(folder.iterdir())}
+    digests = {path: find_blob(path).name for path in sorted(folder.iterdir())}
     return [
         path.name
-        for path, digest in blobs.items()
+        for path, digest in digests.items()
         if _DIGEST.fullmatch(digest) and not HubFile(path.name, None, digest).is_whole(path)
     ]
+
+
+def find_blob(path: Path) -> Path:
+    """Return what a file of a snapshot links to, whose name is its digest; else the file itself.
+
+    That may be a link as well, to what several repositories share under another kind of hash.
+    """
+    return path.parent / path.readlink() if path.is_symlink() else path
 
 
 def find_missing(folder: Path, *, weights: bool) -> list[str]:

@@ -16,6 +16,7 @@ from gpt2cli.model_folder import read_model_folder
 from gpt2cli.store.catalogue import list_cached
 from gpt2cli.store.exports import export_once
 from gpt2cli.store.hub import Hub
+from gpt2cli.store.hub_files import find_damaged
 from gpt2cli.store.memory import DefaultMemory, describe_way, recall_default, remember_default
 from gpt2cli.store.names import STARTER_FOLDER
 from gpt2cli.store.store import Store
@@ -193,6 +194,25 @@ def test_pull_mends_a_download_that_was_damaged(
 
     assert file.read_bytes() == whole
     assert {r.rpartition("/")[2] for r in server.requests} == {"main", name}
+
+
+def test_what_repositories_share_is_told_from_damage_and_left_alone(
+    store: Store, hub: Hub, home: pathlib.Path
+) -> None:
+    """As huggingface_hub keeps what it downloads by Xet: the blob is a link to a hash of that."""
+    snapshot = hub.download(_DEFAULT, "main", progress=False)
+    weights = snapshot / "model.safetensors"
+    shared = home / "hub" / "blobs" / "ab" / ("ab" * 32)
+    shared.parent.mkdir(parents=True)
+    blob = weights.resolve().rename(shared)
+    (snapshot / weights.readlink()).symlink_to(blob)
+    assert find_damaged(snapshot) == []
+
+    shared.write_bytes(b"damaged")
+    assert find_damaged(snapshot) == ["model.safetensors"]
+    store.pull("gpt2")
+    assert find_damaged(snapshot) == []
+    assert shared.read_bytes() == b"damaged"
 
 
 def test_a_file_that_never_comes_as_the_hub_lists_it_is_told(
