@@ -147,7 +147,7 @@ def _score_window(
             positions = range(len(piece) - len(targets), len(piece))
             logits = engine.extend(0, piece, positions)  # [K, V]
             fed += len(piece)
-            found = find_logprobs(logits, targets, [top] * len(targets))
+            found = find_logprobs(logits, targets, top)
             yield [TokenScore(f.token_id, f.logprob, f.alternatives) for f in found]
     finally:
         engine.free(0)

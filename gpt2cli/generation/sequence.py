@@ -40,28 +40,16 @@ class TokenSequence:
         self._logprobs: list[TokenLogprob] = []  # of what was drawn
         # The ids that the model sees: all of them, or after sliding the last ones.
         self.window = list(prepared.prompt_ids)
-        self.slid = False
         self.needs_prefill = True
         self.fed = 0  # how many ids of the window the slot holds
         self.prefills: list[tuple[int, int]] = []  # the positions that one call each has filled
         # After `prefix`; kept while the slot begins with it, since other samples may share both.
         self.prefix_logits: NDArray[np.float32] | None = None  # [1, V]
-        self._check_limits()
-        self.prefix = tuple(self.window)  # the ids that the slot begins with, until they slide
+        self._check_limits()  # this may cut the window, which is not yet a slide
         self.slid = False
+        self.prefix = tuple(self.window)  # the ids that the slot begins with, until they slide
         self._truncated_tokens = self._prompt_tokens - len(self.prefix)
-        self.history = History(
-            request.sampling,
-            seed=request.seed,
-            sample=number,
-            prompt_ids=prepared.prompt_ids,
-            biases=prepared.biases,
-            bans=prepared.bans,
-            constraint=prepared.constraint,
-            eos_ids=tokenizer.eos_token_ids,
-            ignore_eos=self._config.ignore_eos,
-            min_new_tokens=self._config.min_new_tokens,
-        )
+        self.history = _make_history(tokenizer, prepared, number)
         if self.history.complete:
             self._finish = FinishReason.STOP
 
@@ -88,7 +76,7 @@ class TokenSequence:
             return self._flush()
         self._drawn += 1
         if self._top is not None:
-            self._logprobs += find_logprobs(logits[None], [token_id], [self._top])
+            self._logprobs += find_logprobs(logits[None], [token_id], self._top)
         self.window.append(token_id)
         text = self._feed_stops(self._detokenizer.add(token_id))
         if self._stops.matched is not None:
@@ -171,3 +159,19 @@ def slide(ids: Sequence[int], *, limit: int, kept: int = 0) -> list[int]:
     1 ≤ limit, 0 ≤ kept < limit.
     """
     return [*ids[:kept], *ids[-max(1, (limit - kept) // 2) :]]
+
+
+def _make_history(tokenizer: Tokenizer, prepared: PreparedRequest, number: int) -> History:
+    request = prepared.request
+    return History(
+        request.sampling,
+        seed=request.seed,
+        sample=number,
+        prompt_ids=prepared.prompt_ids,
+        biases=prepared.biases,
+        bans=prepared.bans,
+        constraint=prepared.constraint,
+        eos_ids=tokenizer.eos_token_ids,
+        ignore_eos=request.generation.ignore_eos,
+        min_new_tokens=request.generation.min_new_tokens,
+    )

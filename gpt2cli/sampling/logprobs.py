@@ -41,26 +41,24 @@ class TokenLogprob:
     alternatives: tuple[Alternative, ...] = ()
 
 
-def find_logprobs(
-    logits: Logits, token_ids: Sequence[int], tops: Sequence[int]
-) -> list[TokenLogprob]:
-    """Return the log-probability of one id per row of [n, V] logits, with so many alternatives.
+def find_logprobs(logits: Logits, token_ids: Sequence[int], top: int) -> list[TokenLogprob]:
+    """Return the log-probability of one id per row of [n, V] logits, with `top` alternatives.
 
     Raises:
         ModelError: if the logits hold NaN or infinities.
     """
     logsumexps = find_logsumexps(logits)  # [n]
     logprobs = logits[np.arange(len(logits)), token_ids] - logsumexps
-    most = min(max(tops, default=0), logits.shape[1])
-    ids = find_best(logits, most) if most else np.empty((len(logits), 0), np.int64)
-    values = np.take_along_axis(logits, ids, axis=1) - logsumexps[:, None]  # [n, most]
+    top = min(top, logits.shape[1])
+    ids = find_best(logits, top) if top else np.empty((len(logits), 0), np.int64)
+    values = np.take_along_axis(logits, ids, axis=1) - logsumexps[:, None]  # [n, top]
     return [
         TokenLogprob(
             token_id,
             float(logprobs[i]),
-            tuple(map(Alternative, ids[i, :top].tolist(), values[i, :top].tolist())),
+            tuple(map(Alternative, ids[i].tolist(), values[i].tolist())),
         )
-        for i, (token_id, top) in enumerate(zip(token_ids, tops, strict=True))
+        for i, token_id in enumerate(token_ids)
     ]
 
 
