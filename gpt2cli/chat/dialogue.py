@@ -100,7 +100,7 @@ class Dialogue:
 
     def tell_failure(self, error: Gpt2Error) -> None:
         """Write an error; options are spelled as /set takes them."""
-        write_error(self.source.place + error.tell(lambda field: field.replace("_", "-")))
+        write_error(self.source.position + error.tell(lambda field: field.replace("_", "-")))
         self.failed = True
 
     def describe_last(self) -> str:

@@ -29,7 +29,7 @@ class ChatInput:
     on_terminal = False  # whether a person types them
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """Words before an error that name the line of the last entry; empty at a terminal."""
         return ""
 
@@ -59,7 +59,7 @@ class LineInput(ChatInput):
         self._count = 0
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """Say which line was the last."""
         return f"line {self._count}: "
 

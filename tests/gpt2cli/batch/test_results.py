@@ -80,7 +80,7 @@ class Harness:
         self._batch = BatchRun(source, self._keep, slots=engine.max_slots, interrupted=interrupted)
 
     @property
-    def places(self) -> list[tuple[int, int]]:
+    def order(self) -> list[tuple[int, int]]:
         """Index and sample of each result."""
         return [(result.item.index, result.sample) for result in self.results]
 
@@ -132,7 +132,7 @@ def test_results_are_in_the_order_of_the_input_whatever_ends_first(tokenizer: To
     ]
     harness = Harness(tokenizer, records, scattering(3))
     harness.run()
-    assert harness.places == [(0, 0), (1, 0), (2, 0), *((3, i) for i in range(5)), (4, 0), (5, 0)]
+    assert harness.order == [(0, 0), (1, 0), (2, 0), *((3, i) for i in range(5)), (4, 0), (5, 0)]
     assert [bool(result.item.error) for result in harness.results] == [i == 2 for i in range(10)]
 
 
@@ -162,7 +162,7 @@ def test_any_batch_gives_what_one_slot_gives(
     together.run()
     alone.run()
     assert together.results == alone.results
-    assert together.places == [
+    assert together.order == [
         (index, sample)
         for index, record in enumerate(filter(None, records))
         for sample in range(int(str(record["samples"])) if isinstance(record, dict) else 1)
@@ -180,7 +180,7 @@ def test_a_result_is_handed_on_before_the_next_record_comes(tokenizer: Tokenizer
 
     harness = Harness(tokenizer, records(), scattering(4))
     harness.run()
-    assert harness.places == [(0, 0), (1, 0), (2, 0)]
+    assert harness.order == [(0, 0), (1, 0), (2, 0)]
 
 
 def test_a_record_that_comes_later_joins_those_that_run(tokenizer: Tokenizer) -> None:
@@ -195,7 +195,7 @@ def test_a_record_that_comes_later_joins_those_that_run(tokenizer: Tokenizer) ->
     decoded = [len(call[1]) for call in harness.engine.calls if call[0] == "decode"]
     assert decoded == [1, 1, 1, 2, 2, 1, 1, 1]
     assert set(harness.items.waits[1:8]) == {False}
-    assert harness.places == [(0, 0), (1, 0)]
+    assert harness.order == [(0, 0), (1, 0)]
 
 
 def test_the_first_of_many_samples_does_not_wait_for_the_last(tokenizer: Tokenizer) -> None:
@@ -226,7 +226,7 @@ def test_a_search_gives_all_results_of_its_record(tokenizer: Tokenizer) -> None:
     harness = Harness(tokenizer, records, scattering(4))
     harness.run()
     numbers = [1, 2, 2, 2, 4]  # of results
-    assert harness.places == [(i, n) for i, count in enumerate(numbers) for n in range(count)]
+    assert harness.order == [(i, n) for i, count in enumerate(numbers) for n in range(count)]
     assert all(result.finish is not None for result in harness.results)
 
 
@@ -238,7 +238,7 @@ def test_an_interrupted_search_is_dropped(tokenizer: Tokenizer) -> None:
     ]
     harness = Harness(tokenizer, records, scattering(4), interrupted=lambda: bool(harness.results))
     harness.run()
-    assert harness.places == [(0, 0)]
+    assert harness.order == [(0, 0)]
 
 
 # Errors on the way
@@ -257,7 +257,7 @@ def test_options_that_leave_nothing_to_choose_are_the_records_own_error(
     ]
     harness = Harness(tokenizer, records, scattering(4))
     harness.run()
-    assert harness.places == [(0, 0), (1, 0), (1, 1), (2, 0), (3, 0)]
+    assert harness.order == [(0, 0), (1, 0), (1, 1), (2, 0), (3, 0)]
     errors = [result.error for result in harness.results]
     assert [error is None for error in errors] == [True, False, False, False, True]
     assert all(error is None or "every token is forbidden" in error for error in errors)
@@ -354,7 +354,7 @@ def test_an_interrupted_run_drops_what_is_not_done(tokenizer: Tokenizer) -> None
     ]
     harness = Harness(tokenizer, records, scattering(2), interrupted=lambda: bool(harness.results))
     harness.run()
-    assert harness.places == [(0, 0)]
+    assert harness.order == [(0, 0)]
     assert harness.items.taken == 2
 
 
@@ -383,7 +383,7 @@ def test_a_sink_that_fails_ends_the_run(tokenizer: Tokenizer) -> None:
     harness = Harness(tokenizer, records, scattering(2), sink=fail)
     with pytest.raises(OutputError, match="disk full"):
         harness.run()
-    assert (harness.items.taken, harness.places) == (2, [(0, 0)])
+    assert (harness.items.taken, harness.order) == (2, [(0, 0)])
 
 
 def test_an_input_that_fails_ends_the_run(tokenizer: Tokenizer) -> None:
@@ -396,4 +396,4 @@ def test_an_input_that_fails_ends_the_run(tokenizer: Tokenizer) -> None:
     harness = Harness(tokenizer, records(), scattering(2))
     with pytest.raises(PromptError, match="cannot read"):
         harness.run()
-    assert harness.places == [(0, 0)]
+    assert harness.order == [(0, 0)]

@@ -41,7 +41,7 @@ class Typed(ChatInput):
         self.on_terminal = on_terminal
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """Say where the last line stands."""
         return "" if self.on_terminal else f"line {self._count}: "
 

@@ -55,7 +55,7 @@ def test_all_turns_stay_while_they_fit(ascii_tokenizer: Tokenizer) -> None:
 
 
 def test_when_they_do_not_those_that_stay_take_half_the_place(ascii_tokenizer: Tokenizer) -> None:
-    """Of 4 turns that lack one token, 59 of them their place: half of it has one turn of 15."""
+    """Of 4 turns that lack one token, 59 of them their room: half of it has one turn of 15."""
     exact = 4 * TURN - 1 + ASKED + 10
     first, text = fit_text(ascii_tokenizer, talk(4), n_positions=exact - 1)
     assert first == 3
@@ -63,7 +63,7 @@ def test_when_they_do_not_those_that_stay_take_half_the_place(ascii_tokenizer: T
 
 
 def test_turns_that_went_before_do_not_come_again(ascii_tokenizer: Tokenizer) -> None:
-    """Though there is place: what the model sees changes as seldom as can be."""
+    """Though there is room: what the model sees changes as seldom as can be."""
     first, text = fit_text(ascii_tokenizer, talk(4, first=3), n_positions=500)
     assert first == 3
     assert text.count("User: a") == 1

@@ -40,7 +40,7 @@ def read_all(source: ChatInput) -> list[Entry | str]:
         try:
             entry = source.read()
         except PromptError as error:
-            entries.append(f"{source.place}{error}")
+            entries.append(f"{source.position}{error}")
             continue
         if entry is None:
             return entries
@@ -182,7 +182,7 @@ def test_a_file_is_read_by_lines(tmp_path: pathlib.Path) -> None:
     (tmp_path / "script").touch()
     with (tmp_path / "script").open("rb") as file:
         source = open_input(file.fileno(), Notes())
-    assert (source.on_terminal, source.place) == (False, "line 0: ")
+    assert (source.on_terminal, source.position) == (False, "line 0: ")
 
 
 def test_lines_that_came_at_once_are_a_message() -> None:
