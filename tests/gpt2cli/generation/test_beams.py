@@ -6,6 +6,7 @@ A scripted engine records the calls and holds the loop to its rules about slots.
 import dataclasses
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gpt2cli.config import BeamConfig, GenerationConfig, SamplingConfig
+from gpt2cli.config import SamplingConfig
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.errors import PromptError
@@ -54,22 +55,15 @@ def open_case(model_folders: ModelFolders, case: BeamCase) -> ModelFolder:
 
 def prepare_case(case: BeamCase) -> PreparedRequest:
     """Return the request of a case for all that it finds, with log-probabilities."""
-    request = Request(
-        prompt="",
-        sampling=SamplingConfig(
-            temperature=0,
-            repetition_penalty=case.repetition_penalty,
-            no_repeat_ngram=case.no_repeat_ngram,
-        ),
-        generation=GenerationConfig(
-            max_new_tokens=case.max_new_tokens,
-            min_new_tokens=case.min_new_tokens,
-            ignore_eos=case.ignore_eos,
-        ),
-        search=BeamConfig(beams=case.beams, length_penalty=case.length_penalty),
-        seed=0,
-        samples=case.beams,
+    penalty, size = case.repetition_penalty, case.no_repeat_ngram
+    request = make_request(
+        sampling=SamplingConfig(temperature=0, repetition_penalty=penalty, no_repeat_ngram=size),
+        beams=case.beams,
+        penalty=case.length_penalty,
         logprobs=0,
+        max_new_tokens=case.max_new_tokens,
+        min_new_tokens=case.min_new_tokens,
+        ignore_eos=case.ignore_eos,
     )
     return PreparedRequest(request, case.prompt_ids)
 
@@ -355,18 +349,11 @@ def test_completions_that_the_options_do_not_allow_are_errors(ascii_tokenizer: T
 
 def test_the_same_search_gives_the_same_bits_in_any_batch(starter: ModelFolder) -> None:
     """Ids and log-probabilities of the starter: alone, and beside samples and other searches."""
+    prompts = {"Once upon a time": 4, "The": 1, "She looked at": 3, "It was": 2, "He": 1}
+    limits: dict[str, Any] = {"max_new_tokens": 12, "logprobs": 0, "sampling": SamplingConfig()}
     requests = [
-        make_request(
-            prompt,
-            sampling=SamplingConfig(),
-            beams=beams,
-            index=index,
-            max_new_tokens=12,
-            logprobs=0,
-        )
-        for index, (prompt, beams) in enumerate(
-            [("Once upon a time", 4), ("The", 1), ("She looked at", 3), ("It was", 2), ("He", 1)]
-        )
+        make_request(prompt, beams=beams, index=index, **limits)
+        for index, (prompt, beams) in enumerate(prompts.items())
     ]
     tokenizer = Tokenizer(starter)
     engine = Engine(starter, Device("cpu"), max_slots=7, threads=2)

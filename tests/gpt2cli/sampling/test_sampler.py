@@ -119,14 +119,6 @@ def test_missing_ids_are_never_chosen() -> None:
         assert drawn == {0, 3}
 
 
-def test_the_logits_are_left_as_they_are() -> None:
-    """Samples of one prompt share its logits."""
-    logits = array([1, 2, 3])
-    config = SamplingConfig(temperature=0.5, repetition_penalty=2.0)
-    Sampler([range(1)]).step(logits, [make(config, prompt=[2])])
-    assert logits.tolist() == [[1, 2, 3]]
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("config", [GREEDY, PLAIN, SamplingConfig()], ids=["0", "1", "top-k"])
 def test_bad_logits_are_a_model_error(bad: float, config: SamplingConfig) -> None:
