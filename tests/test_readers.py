@@ -39,7 +39,6 @@ _OTHERS: Final = {
     "gpt2cli/sampling/constraints.py": ["json.loads", "json.loads"],  # a schema that was read, …
     "gpt2cli/store/store.py": ["read_bytes"],  # the starter's own files
     "gpt2cli/terminal/statistics.py": ["read_text"],  # /proc
-    "gpt2cli/text_input.py": ["read_bytes"],  # the prompt: of any size, and from pipes
     "gpt2cli/tokenizer.py": ["from_file"],  # of a model folder, whose sizes were compared
     "gpt2cli/user_settings.py": ["tomlkit.parse"],  # after our own reading, to keep comments
 }
