@@ -50,8 +50,6 @@ class TokenSequence:
         self.prefix = tuple(self.window)  # the ids that the slot begins with, until they slide
         self._truncated_tokens = self._prompt_tokens - len(self.prefix)
         self.history = _make_history(tokenizer, prepared, number)
-        if self.history.complete:
-            self._finish = FinishReason.STOP
 
     def fork(self) -> "TokenSequence":
         """Return an independent copy."""

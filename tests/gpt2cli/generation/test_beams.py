@@ -266,15 +266,16 @@ def test_a_search_for_which_there_is_no_room_waits_and_nobody_passes(
 
 
 def test_a_search_takes_the_slots_of_finished_samples(ascii_tokenizer: Tokenizer) -> None:
-    """Beside a sample that goes on; the prefill of its prompt, too."""
+    """Of two beside one that goes on; there are no more slots. It takes a prefill, too."""
     engine = make_engine(max_slots=3)
+    engine.slot_limit = 3
     requests = [
-        make_request("a", index=0, ignore_eos=True, max_new_tokens=2),
+        make_request("a", index=0, samples=2, ignore_eos=True, max_new_tokens=2),
         make_request("b", index=1, ignore_eos=True, max_new_tokens=6),
         make_request("b", index=2, beams=2, ignore_eos=True, max_new_tokens=4),
     ]
     run(engine, ascii_tokenizer, *requests)
-    assert widths(engine) == [2, 3, 3, 3, 1]
+    assert widths(engine) == [3, 3, 3, 3, 1]
     assert engine.count("extend") == 2
 
 

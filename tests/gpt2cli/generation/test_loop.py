@@ -4,6 +4,7 @@ A scripted engine records the calls; the real engine shows that bits survive slo
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, i
 from gpt2cli.generation.loop import Loop, generate
 from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.model_folder import ModelFolder, read_model_folder
+from gpt2cli.sampling.constraints import Constraint
 from gpt2cli.sampling.history import History
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
@@ -327,6 +329,43 @@ def test_an_interrupted_run_asks_for_nothing_any_more(ascii_tokenizer: Tokenizer
     )
     assert list(loop.run(source)) == []
     assert len(source.waits) == 2
+
+
+class DeadEnd(Constraint):
+    """A constraint that cannot be followed beyond the first id, as it finds before or after it."""
+
+    satisfied = complete = False
+
+    def __init__(self, when: str) -> None:
+        self._when = when
+        self._drawn = 0
+
+    def fork(self) -> "DeadEnd":
+        return DeadEnd(self._when)
+
+    def find_mask(self) -> NDArray[np.bool_]:
+        if self._when == "mask" and self._drawn:
+            raise PromptError("a dead end")
+        return np.zeros(VOCAB_SIZE, bool)
+
+    def append(self, token_id: int) -> None:
+        self._drawn += 1
+        if self._when == "append":
+            raise PromptError("a dead end")
+
+
+@pytest.mark.parametrize("when", ["mask", "append"])
+def test_a_sample_that_cannot_go_on_ends_with_the_error_and_others_go_on(
+    ascii_tokenizer: Tokenizer, when: str
+) -> None:
+    """What it has is shown."""
+    engine = make_engine(B, max_slots=2)
+    (bad, _), good = (entry(engine, ascii_tokenizer, *one) for one in (("a", 5), ("b", 3)))
+    bad = replace(bad, constraint=DeadEnd(when))
+    found = join(run_from(ScriptedSource((bad, 0), good), engine, ascii_tokenizer))
+    (text, finish), (other, _) = found[ord("a"), 0], found[ord("b"), 0]
+    assert (text, finish.reason, str(finish.error)) == ("b", FinishReason.ERROR, "a dead end")
+    assert other == "bbb"
 
 
 # The order of samples

@@ -13,6 +13,7 @@ from gpt2cli.model_folder import ModelShape
 from gpt2cli.tokenizer import Tokenizer
 
 EOS = 96
+SHAPE = ModelShape(1, 1, 8, 8, 32, 257)
 LOGITS = np.zeros(257, np.float32)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -127,8 +128,6 @@ def test_sliding_keeps_the_last_half_of_the_window(ascii_tokenizer: Tokenizer) -
 
 
 # Forks
-
-SHAPE = ModelShape(1, 1, 8, 8, 32, 257)
 
 
 def make_remembering(tokenizer: Tokenizer) -> TokenSequence:
