@@ -39,6 +39,8 @@ def test_the_same_is_not_told_twice() -> None:
     """Where the step has failed of it."""
     step = Step("cuda", reason="device cuda:0: a and b are both installed, which breaks CUDA")
     assert problems(versions=BOTH, step=step, cuda=Cuda(1)) == [step.reason]
+    step = Step("cuda", reason="device cuda:0: CUDA driver version is insufficient")
+    assert problems(step=step, cuda=Cuda(1, "12.8", "13.0")) == [step.reason]
 
 
 def test_a_device_that_is_not_used_is_a_problem() -> None:
