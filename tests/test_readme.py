@@ -1,4 +1,4 @@
-"""Holds what the README says of options against `--help`."""
+"""Holds what the README says of options against `--help`, and its links and files."""
 
 import pathlib
 import re
@@ -11,7 +11,8 @@ import typer.main
 
 from gpt2cli.app import app
 
-_README: Final = (pathlib.Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+_ROOT: Final = pathlib.Path(__file__).parents[1]
+_README: Final = (_ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -104,3 +105,21 @@ def all_commands() -> Iterator[Any]:
         command: Any = commands.pop()
         yield command
         commands += getattr(command, "commands", {}).values()
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    """To a file that is there, or to a heading, as GitHub names it."""
+    headings = re.findall(r"^#+ (.+)$", _README, flags=re.M)
+    slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    for link in re.findall(r"\]\(([^)]+)\)", _README):
+        if not link.startswith("https://"):
+            assert link.removeprefix("#") in slugs or (_ROOT / link).exists(), link
+
+
+def test_every_file_of_the_layout_is_there() -> None:
+    """In the table: a row's later names may be beside its first one."""
+    table = _README.partition("| where | what |")[2].partition("\n\n")[0]
+    for row in table.splitlines()[2:]:
+        names = re.findall(r"`([^`]+)`", row.split("|")[1])
+        for name in names:
+            assert (_ROOT / name).exists() or (_ROOT / names[0]).parent.joinpath(name).exists()
