@@ -1,6 +1,6 @@
 """Attention over the KV cache, in two forms with the same inputs and outputs.
 
-MASKED is made of standard operators and computes every place of the cache, then masks those that
+MASKED is made of standard operators and computes every position of the cache, then masks those that
 a token may not see: it runs on every provider, in every dtype, with heads of every size.
 GROUPED is one node per layer that reads only the places in use, so long texts and short prompts
 cost less, and it takes the output of `c_attn` as it is. ONNX Runtime has no such node for float32

@@ -1,4 +1,4 @@
-"""The exceptions of this package, and the words that they are told in.
+"""The exceptions of this package, and how they are put into words.
 
 ExportError
 ├── CheckpointError   the checkpoint cannot be converted; lists every fault found

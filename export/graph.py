@@ -1,7 +1,7 @@
 """GPT-2 written once as ONNX nodes.
 
-The table of inputs and outputs (`inputs_of`, `outputs_of`) is the contract with whoever runs the
-graph. Axes: B batch, S new tokens, K asked positions, M cache capacity, H heads, D head_dim,
+The table of inputs and outputs (`inputs_of`, `outputs_of`) is the contract with the code that runs
+the graph. Axes: B batch, S new tokens, K asked positions, M cache capacity, H heads, D head_dim,
 E n_embd, V vocabulary.
 
 Each row of the cache holds its tokens from place 0 on (right-padded), so a token's position is

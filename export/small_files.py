@@ -230,7 +230,7 @@ def _read_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _locate(error: json.JSONDecodeError) -> str:
-    """Return where the fault is; of a text of one line its place alone."""
+    """Return where the fault is; in a text of one line, only the character's number."""
     if "\n" in error.doc.strip():
         return f"line {error.lineno}, column {error.colno}"
     return f"character {error.pos + 1}"

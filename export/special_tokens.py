@@ -109,7 +109,7 @@ class _Finder:
         return kept
 
     def describe(self, token_id: int) -> SpecialToken:
-        """Return a token of which nothing is told yet but its text."""
+        """Return a token of which only the text is known."""
         if self._is_word(token_id):
             return SpecialToken(self.tokenizer.decode([token_id]))
         return SpecialToken(self.tokenizer.id_to_token(token_id))

@@ -270,7 +270,7 @@ def _find_around(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]
 def _find_flagged(
     tokenizer: Tokenizer, files: TokenFiles
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the ids that GPT2Tokenizer adds if told to: of the named tokens, or its defaults."""
+    """Return the ids that GPT2Tokenizer adds by its flags: of the named tokens, or its defaults."""
 
     def find(name: str) -> tuple[int, ...]:
         if files.settings.get(f"add_{name}_token") is not True:

@@ -250,7 +250,7 @@ def _check_start(pickles: BinaryIO) -> None:
 
 
 def _check_keys(keys: object, storages: Mapping[str, TorchStorage]) -> Sequence[str]:
-    """Return the list of storages, each of which the table must have told about, and once."""
+    """Return the list of storages, each of which the table must describe once."""
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise TensorFileError("it has no list of its storages")
     if not storages.keys() >= set(keys):

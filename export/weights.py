@@ -103,7 +103,7 @@ def find_published(names: Collection[str]) -> WeightNames:
 
 
 def _find_prefix(names: Collection[str]) -> str:
-    """Return what stands before every name, as told by that of the one token embedding."""
+    """Return the prefix of all names, found by the one token embedding."""
     embeddings = [name.split(".") for name in names if f".{name}".endswith(".wte.weight")]
     if len(embeddings) != 1:
         return ""

@@ -1,9 +1,9 @@
 """Writes files and folders that take their names only when they are whole.
 
-Until then they lie beside their place as `.NAME.XXXXXXXX.partial`, locked while their process
-lives. What a killed one left is known by that, and goes when the same name is written again. What
-takes a name has been flushed to disk before, and the folder that holds the name is flushed after:
-a power cut too leaves the old or the new, whole.
+Until then they are hidden beside it as `.NAME.XXXXXXXX.partial`, locked while their process lives.
+Unlocked ones are left by a killed process, and are removed when the same name is written again. The
+content is flushed to disk before it gets the name, and the folder that holds the name after: a
+power cut too leaves the old or the new, whole.
 """
 
 import errno

@@ -124,9 +124,9 @@ def open_engine(
     may_fall_back: bool,
     listener: Listener,
 ) -> tuple[_Opened, str | None]:
-    """Open the engine where it was chosen; where nobody named a device, on the CPU if that fails.
+    """Open the engine on the chosen device, or on the CPU if that fails and no device was named.
 
-    Returns it with the reason why CUDA is not used; where there is a device, that is noted too.
+    Returns it with the reason why CUDA is not used; if there is a CUDA device, a note says so.
     """
     reason = choice.reason
     if not choice.failed:
@@ -143,9 +143,9 @@ def open_engine(
 def open_fitting(
     open_with: Callable[[int], Engine], slots: int, *, fewest: int, listener: Listener
 ) -> Engine:
-    """Open the engine with so many slots, or half as many as often as it takes to fit.
+    """Open the engine with so many slots, halved until the cache fits.
 
-    That it has fewer is told in a note: on a device the texts may depend on it.
+    A note says if there are fewer: on a device the texts may depend on the number.
     """
     fitting = slots
     while True:

@@ -118,7 +118,7 @@ def _gather(option: Option, value: Any) -> Any:
 
 
 def _read_schema(settings: Settings) -> Settings:
-    """Put the text of a schema in the place of its file, which is told as where it comes from."""
+    """Replace the file of a schema by its text; errors still name the file."""
     given = settings.given.get("json_schema")
     if given is None:
         return settings

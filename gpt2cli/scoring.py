@@ -36,7 +36,7 @@ class TokenScore:
 
 @dataclass(slots=True)
 class Totals:
-    """What the scores of a text come to so far."""
+    """The sums of a text's scores so far."""
 
     scored_tokens: int = 0
     total_logprob: float = 0.0
@@ -61,7 +61,7 @@ class Totals:
 class CompactScores:
     """Scores of a whole text in twelve bytes for each token and alternative; objects take hundreds.
 
-    What the totals come to stands before them in a record, so none can be written earlier.
+    A record has the totals before the tokens, so all scores are kept until the end.
     """
 
     def __init__(self) -> None:

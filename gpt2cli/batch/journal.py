@@ -89,7 +89,7 @@ class Journal:
             self._sync_at = ended + max(_SYNC_SECONDS, _SYNC_PAUSE * (ended - began))
 
     def is_abandoned(self) -> bool:
-        """Tell whether nobody reads any more: a file is never abandoned."""
+        """Tell whether the reader has gone: a file always stays."""
         return False
 
     def __enter__(self) -> Self:
@@ -100,7 +100,7 @@ class Journal:
             try:
                 self._sync()
             except OutputError:
-                if kind is None:  # else the first error is told
+                if kind is None:  # else the first error is reported
                     raise
 
     def _sync(self) -> None:

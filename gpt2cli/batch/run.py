@@ -45,7 +45,7 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
         counts = Counts()
         interrupted = _run(view, counts)
         if interrupted is None:
-            return ExitCode.DONE  # nobody reads any more
+            return ExitCode.DONE  # the reader of a pipe has gone
         if interrupted:
             if journal is not None:
                 told = f"interrupted after {view.records} records; --resume continues from there"

@@ -223,5 +223,5 @@ def ids_that_spell(text: str, drawn: Sequence[int], tokenizer: Tokenizer) -> tup
 
 
 def _is_continuation(byte: int) -> bool:
-    """Tell whether a byte goes on with a character of UTF-8."""
+    """Tell whether a byte continues a character of UTF-8."""
     return byte & 0xC0 == 0x80

@@ -56,7 +56,7 @@ class Dialogue:
     view: ReplyView
     notes: Notes
     stats: bool = False
-    abandoned: Callable[[], bool] = lambda: False  # whether nobody reads the replies any more
+    abandoned: Callable[[], bool] = lambda: False  # whether the reader of the replies has gone
     failed: bool = False  # whether any input failed
     interrupted: bool = False  # by Ctrl-C, when the input is no terminal
     ended: bool = False
@@ -83,7 +83,7 @@ class Dialogue:
         except KeyboardInterrupt:  # a second one, before the reply could end
             if not self.source.on_terminal:
                 raise
-        finally:  # also where the terminal has gone, or the program is told to end
+        finally:  # also where the terminal has gone, or a signal ends the program
             if exchange.finish is not None:
                 self.save_session()
         self._finish(exchange)

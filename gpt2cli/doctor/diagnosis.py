@@ -146,7 +146,7 @@ def find_problems(
     both = [f"{name} {versions[name]}" for name in RUNTIMES if name in versions]
     if len(both) > 1 and "both installed" not in reason:
         yield Problem(f"{' and '.join(both)} are both installed: CUDA cannot run", ONE_RUNTIME_PIP)
-    outdated = "driver" in reason  # told already
+    outdated = "driver" in reason  # reported already
     if cuda.devices and not outdated and _is_older(cuda.driver_version, cuda.needed_version):
         needed = f"ONNX Runtime needs CUDA {cuda.needed_version}"
         yield Problem(f"the driver runs CUDA {cuda.driver_version}, {needed}", "update the driver")

@@ -52,7 +52,7 @@ def open_small(graph: str, device: Device) -> Any:
 
 
 def try_cuda(device: Device) -> None:
-    """Run a tiny graph on a CUDA device; the error has the reason and what mends it."""
+    """Run a tiny graph on a CUDA device; the error has the reason and a remedy."""
     if device.provider not in list_providers():
         raise refuse_no_provider(device)
     with failures_told(device), captured():

@@ -27,9 +27,9 @@ class PromptCache:
     prefix_logits: NDArray[np.float32] | None = field(default=None, repr=False)  # [1, V]
 
     def lend(self, sequence: TokenSequence) -> None:
-        """Let a sequence that begins use what its prompt shares with the slot; the rest is lost.
+        """Let a new sequence use what its prompt shares with the slot; the rest is lost.
 
-        So whatever may cut short what comes next, the slot never holds less than is told here.
+        It is lost at once, so that this never claims more than the slot holds, whatever comes next.
         """
         if self.prefix_logits is not None and sequence.prefix == self.prefix:
             sequence.fed, sequence.prefix_logits = len(self.prefix), self.prefix_logits

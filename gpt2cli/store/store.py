@@ -117,9 +117,9 @@ class Store:
         return local_checkpoint(meaning)
 
     def _find_default(self) -> StoredModel:
-        """Return the default model; until it has once run here, the starter may stand in for it.
+        """Return the default model; until it has run here once, the starter may replace it.
 
-        A revision of it is named by the user, as a model is: nothing stands in for that.
+        If the user names a revision, nothing replaces the model.
         """
         memory = recall_default()
         may_stand_in = not memory.has_run and self.revision is None

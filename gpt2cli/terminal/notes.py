@@ -102,7 +102,7 @@ def confirm(question: str) -> bool:
     sys.stderr.write(make_safe(f"{PROGRAM}: {question} [y/N] "))
     sys.stderr.flush()
     answer = sys.stdin.buffer.readline(_LONGEST_ANSWER)
-    if not (sys.stdin.isatty() and answer.endswith(b"\n")):  # nobody's Enter has ended the line
+    if not (sys.stdin.isatty() and answer.endswith(b"\n")):  # no Enter has ended the line
         write_line("")
     return answer.strip().lower() in (b"y", b"yes")
 

@@ -193,7 +193,7 @@ def refuse_overwriting(output: Path | None, files: Iterable[Path], *, stdin: int
         try:
             same = os.path.samestat(os.stat(source), output.stat())  # noqa: PTH116
             taken = same and not is_direct(output)
-        except OSError:  # which is told where it is read or written
+        except OSError:  # reading or writing it reports that
             continue
         if taken:
             raise UsageError(f"{output} is the input", option="output")
@@ -210,5 +210,5 @@ def _watch_readers(file: BinaryIO) -> Callable[[], bool]:
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return lambda: False
     readers = select.poll()
-    readers.register(file, 0)  # no event but errors and hang-ups, which are always told
+    readers.register(file, 0)  # errors and hang-ups are always reported
     return lambda: bool(readers.poll(0))
