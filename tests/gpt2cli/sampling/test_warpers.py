@@ -69,9 +69,11 @@ def test_many_equals_are_kept_in_the_order_of_their_ids() -> None:
     assert candidates.ids[0].tolist() == [*range(2, 3000, 3), *range(1, 1500, 3)]
 
 
-def test_top_p_ends_where_it_is_reached_exactly() -> None:
-    """At p = 0.5 the first of 0.5, 0.25, 0.25 is enough (powers of two: no rounding)."""
-    candidates = warp(np.log(np.array([[0.5, 0.25, 0.25]])).astype(np.float32), config(top_p=0.5))
+@pytest.mark.parametrize(("shares", "top_k"), [((0.5, 0.25, 0.25), 0), ((0.4, 0.4, 0.2), 2)])
+def test_top_p_ends_where_it_is_reached_exactly(shares: tuple[float, ...], top_k: int) -> None:
+    """At p = 0.5 the first is enough, of all and of the two best (powers of two: no rounding)."""
+    logits = np.log(np.array([shares])).astype(np.float32)
+    candidates = warp(logits, config(top_p=0.5, top_k=top_k))
     assert shares_of(candidates, 3) == [1, 0, 0]
 
 
