@@ -1,8 +1,8 @@
 """Attention over the KV cache, in two forms with the same inputs and outputs.
 
-MASKED is made of standard operators and computes every position of the cache, then masks those that
-a token may not see: it runs on every provider, in every dtype, with heads of every size.
-GROUPED is one node per layer that reads only the places in use, so long texts and short prompts
+MASKED is made of standard operators and computes every position of the cache, then masks those
+that a token may not see: it runs on every provider, in every dtype, with heads of every size.
+GROUPED is one node per layer that reads only the positions in use, so long texts and short prompts
 cost less, and it takes the output of `c_attn` as it is. ONNX Runtime has no such node for float32
 on CUDA, nor for heads whose size is no multiple of 8; with several rows it takes one token each.
 """
@@ -75,10 +75,10 @@ def _locate_masked(g: Nodes) -> None:
     g.add("Shape", ["past_key_values.0.key"], "capacity.shape", start=2, end=3)
     capacity = g.add("Squeeze", ["capacity.shape"], "capacity")  # M
     bounds = [g.constant("range.start", 0), capacity, g.constant("range.step", 1)]
-    places = g.add("Range", bounds, "places")  # [M]
+    indices = g.add("Range", bounds, "places")  # [M]
     axes = g.constant("mask.axes", [1, 3])
     positions = g.add("Unsqueeze", ["position_ids", axes], "positions")  # [B, 1, S, 1]
-    g.add("LessOrEqual", [places, positions], "visible")  # [B, 1, S, M]
+    g.add("LessOrEqual", [indices, positions], "visible")  # [B, 1, S, M]
 
 
 def _attend_masked(g: Nodes, config: GPT2Config, packed: str, layer: int) -> str:
@@ -88,8 +88,8 @@ def _attend_masked(g: Nodes, config: GPT2Config, packed: str, layer: int) -> str
     q, k, v = (_split_heads(g, config, part) for part in (q, k, v))  # [B, H, S, D]
     past, present = f"past_key_values.{layer}", f"present.{layer}"
     for part, new in (("key", k), ("value", v)):  # [B, H, M, D]
-        place = [f"{past}.{part}", new, "write_indices"]
-        g.add("TensorScatter", place, f"{present}.{part}", axis=2)
+        inputs = [f"{past}.{part}", new, "write_indices"]
+        g.add("TensorScatter", inputs, f"{present}.{part}", axis=2)
     mixed = g.add(
         "Attention",
         [q, f"{present}.key", f"{present}.value", "visible"],

@@ -203,6 +203,6 @@ def _written_whole(out: Path, *, force: bool) -> Iterator[Path]:
 
 
 def _cannot_write(out: Path, error: OSError) -> OutputError:
-    place = f"{error.filename}: " if error.filename and error.filename != str(out) else ""
+    where = f"{error.filename}: " if error.filename and error.filename != str(out) else ""
     full = " (the disk is full)" if error.errno == errno.ENOSPC else ""
-    return OutputError(f"cannot write {out}: {place}{error.strerror or error}{full}")
+    return OutputError(f"cannot write {out}: {where}{error.strerror or error}{full}")

@@ -65,12 +65,12 @@ class FolderWeights:
 
     def _map(self, name: str) -> NDArray[Any]:
         tensor = self._tensors[name]
-        place = {entry.key: entry.value for entry in tensor.external_data}
+        external = {entry.key: entry.value for entry in tensor.external_data}
         return np.memmap(
-            self._folder / place["location"],
+            self._folder / external["location"],
             dtype=onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type),
             mode="r",
-            offset=int(place["offset"]),
+            offset=int(external["offset"]),
             shape=tuple(tensor.dims),
         )
 

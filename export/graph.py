@@ -4,8 +4,8 @@ The table of inputs and outputs (`inputs_of`, `outputs_of`) is the contract with
 the graph. Axes: B batch, S new tokens, K asked positions, M cache capacity, H heads, D head_dim,
 E n_embd, V vocabulary.
 
-Each row of the cache holds its tokens from place 0 on (right-padded), so a token's position is
-also its place in the cache: `position_ids` alone says where keys and values are written and what
+Each row of the cache holds its tokens from index 0 on (right-padded), so a token's position is
+also its index in the cache: `position_ids` alone says where keys and values are written and what
 each token may see. Bind `past_key_values.*` and `present.*` to the same memory and the cache is
 updated in place; what lies beyond a row's last position is never seen, but must be finite.
 """
@@ -43,7 +43,7 @@ def inputs_of(config: GPT2Config, storage: Storage = _FP32) -> list[Tensor]:
     return [
         Tensor("input_ids", TensorProto.INT64, ("B", "S")),
         Tensor("position_ids", TensorProto.INT64, ("B", "S")),  # consecutive within a row
-        Tensor("logit_positions", TensorProto.INT64, ("B", "K")),  # places in S, 0-based
+        Tensor("logit_positions", TensorProto.INT64, ("B", "K")),  # indices in S, 0-based
         *_cache(config, storage, "past_key_values"),
     ]
 
@@ -223,8 +223,8 @@ def add_weight(model: ModelProto, part: Part, location: str, at: int) -> None:
     for name in filter(used.__contains__, part.shapes):  # in an order that is always the same
         tensor = TensorProto(name=name, data_type=element_type, dims=part.shapes[name])
         tensor.data_location = TensorProto.EXTERNAL
-        place = {"location": location, "offset": at, "length": part.array.nbytes}
-        for key, value in place.items():
+        external = {"location": location, "offset": at, "length": part.array.nbytes}
+        for key, value in external.items():
             tensor.external_data.add(key=key, value=str(value))
         model.graph.initializer.append(tensor)
 

@@ -1,4 +1,4 @@
-"""Runs a written graph by plain `session.run`; the only place here that calls ONNX Runtime."""
+"""Runs a written graph by plain `session.run`; the only module here that calls ONNX Runtime."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -62,7 +62,7 @@ class GraphRunner:
     ) -> NDArray[Any]:
         """Append tokens to consecutive rows: [B, S] ids, [B] past lengths -> logits [B, K, V].
 
-        `asked` are K places in S, the same for every row; default: all of S.
+        `asked` are K indices in S, the same for every row; default: all of S.
 
         Raises:
             CheckError: if ONNX Runtime cannot run the graph.

@@ -108,7 +108,7 @@ class SafetensorsFile:
         size = path.stat().st_size
         _check_length(length, size)
         try:
-            # Checks dtypes, shapes and places against each other and against the file's size.
+            # Checks dtypes, shapes and offsets against each other and against the file's size.
             with safe_open(path, framework="numpy"):
                 pass
         except SafetensorError as error:
