@@ -105,42 +105,47 @@ def rewrite(folder: pathlib.Path, change: Callable[[dict[str, Any]], object]) ->
     (folder / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", ["WordPiece", "Unigram"])
-def test_another_kind_of_tokenizer_is_refused_by_name(tmp_path: pathlib.Path, kind: str) -> None:
-    """GPT-2's ids come from byte-level BPE alone."""
-    rewrite(tmp_path, lambda raw: raw["model"].update(type=kind))
-    with pytest.raises(CheckpointError, match=f"the tokenizer is {kind}, expected byte-level BPE"):
-        read_tokenizer(tmp_path)
+def _split_by(*kinds: str) -> dict[str, Any]:
+    return {"type": "Sequence", "pretokenizers": [{"type": kind} for kind in kinds]}
+
+
+def _merge(merge: object) -> Callable[[dict[str, Any]], object]:
+    def change(raw: dict[str, Any]) -> None:
+        raw["model"]["vocab"] |= {"天": 97, "气": 98, "天气": 99}
+        raw["model"]["merges"].append(merge)
+
+    return change
 
 
 @pytest.mark.parametrize(
-    ("decoder", "shown"),
-    [({"type": "WordPiece", "prefix": "##", "cleanup": True}, "WordPiece"), (None, "nothing")],
-)
-def test_bpe_without_bytes_is_refused(tmp_path: pathlib.Path, decoder: object, shown: str) -> None:
-    """BPE over characters has another decoder."""
-    rewrite(tmp_path, lambda raw: raw.update(decoder=decoder))
-    with pytest.raises(CheckpointError, match=f"decoder is {shown}, expected ByteLevel"):
-        read_tokenizer(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("steps", "shown"),
+    ("change", "told"),
     [
-        (None, "nothing"),
-        ({"type": "Whitespace"}, "Whitespace"),
+        (lambda raw: raw["model"].update(type="Unigram"), "is Unigram, expected byte-level BPE"),
+        (lambda raw: raw.update(decoder={"type": "Fuse"}), "decoder is Fuse, expected ByteLevel"),
+        (lambda raw: raw.update(decoder=None), "decoder is nothing, expected ByteLevel"),
+        (lambda raw: raw.update(pre_tokenizer=None), "splits text by nothing, expected byte"),
         (
-            {"type": "Sequence", "pretokenizers": [{"type": "Digits"}, {"type": "Whitespace"}]},
-            "Digits and Whitespace",
+            lambda raw: raw.update(pre_tokenizer=_split_by("Digits", "Whitespace")),
+            "splits text by Digits and Whitespace, expected byte-level BPE",
         ),
+        (_merge("天 气"), "merges characters, such as '天', not bytes"),
+        (_merge(["天", "气"]), "merges characters, such as '天', not bytes"),
     ],
 )
-def test_text_that_is_not_split_into_bytes_is_refused(
-    tmp_path: pathlib.Path, steps: object, shown: str
+def test_what_is_no_byte_level_bpe_is_refused_by_what_it_is(
+    tmp_path: pathlib.Path, change: Callable[[dict[str, Any]], object], told: str
 ) -> None:
-    """Without byte-level steps, what the vocabulary lacks would be dropped unseen."""
-    rewrite(tmp_path, lambda raw: raw.update(pre_tokenizer=steps))
-    with pytest.raises(CheckpointError, match=f"splits text by {shown}, expected byte-level BPE"):
+    """What the vocabulary lacks would be dropped unseen; merges in the older and newer form."""
+    rewrite(tmp_path, change)
+    with pytest.raises(CheckpointError, match=told):
+        read_tokenizer(tmp_path)
+
+
+def test_merges_of_characters_are_refused(tmp_path: pathlib.Path) -> None:
+    """vocab.json and merges.txt over Chinese characters, which stand for no byte."""
+    (tmp_path / "vocab.json").write_text('{"天": 0, "气": 1, "天气": 2}', encoding="utf-8")
+    (tmp_path / "merges.txt").write_text("#version: 0.2 天\n天 气\n", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="merges characters, such as '天', not bytes"):
         read_tokenizer(tmp_path)
 
 
@@ -154,26 +159,6 @@ def test_bytes_may_be_one_step_of_several(tmp_path: pathlib.Path) -> None:
 
     rewrite(tmp_path, put_before)
     assert read_tokenizer(tmp_path).encode("12").ids == [ord("1") - 32, ord("2") - 32]
-
-
-@pytest.mark.parametrize("merge", ["天 气", ["天", "气"]])
-def test_a_tokenizer_json_that_merges_characters_is_refused(
-    tmp_path: pathlib.Path, merge: object
-) -> None:
-    """In the older and the newer way to write a merge, and in merges.txt."""
-
-    def add(raw: dict[str, Any]) -> None:
-        raw["model"]["vocab"] |= {"天": 97, "气": 98, "天气": 99}
-        raw["model"]["merges"].append(merge)
-
-    rewrite(tmp_path, add)
-    with pytest.raises(CheckpointError, match="merges characters, such as '天', not bytes"):
-        read_tokenizer(tmp_path)
-    (tmp_path / "tokenizer.json").unlink()
-    (tmp_path / "vocab.json").write_text('{"天": 0, "气": 1, "天气": 2}', encoding="utf-8")
-    (tmp_path / "merges.txt").write_text("#version: 0.2 天\n天 气\n", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="merges characters, such as '天', not bytes"):
-        read_tokenizer(tmp_path)
 
 
 def test_an_older_file_with_special_tokens_of_any_characters_is_read(
