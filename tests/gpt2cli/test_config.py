@@ -128,7 +128,7 @@ def test_a_larger_temperature_is_not_greedy(temperature: float) -> None:
     assert SamplingConfig(temperature=temperature).draws
 
 
-ALL = [option for group in {*SETTABLE, *OF_A_PROMPT} for option in options_of(group)]
+ALL = [option for group in dict.fromkeys((*SETTABLE, *OF_A_PROMPT)) for option in options_of(group)]
 
 
 @pytest.mark.parametrize("option", ALL, ids=lambda option: option.field)
