@@ -265,11 +265,20 @@ class Tokenizer:
 
     def note_unwritable(self, option: str, texts: Iterable[str]) -> None:
         """Note which characters of an option's texts the model can never write."""
-        self._tell(option, find_unwritable("".join(texts), self._lacking))
+        if text := "".join(texts):
+            self._tell(option, find_unwritable(text, self._lacking))
 
     @functools.cached_property
     def _lacking(self) -> frozenset[int]:
+        if self._has_every_byte():  # as GPT-2's own: to look at every token takes 0.1 s
+            return frozenset()
         return find_lacking_bytes(map(self.token_bytes, range(self._vocab_size)))
+
+    def _has_every_byte(self) -> bool:
+        ids = map(self._tokenizer.token_to_id, ByteLevel.alphabet())
+        return all(
+            i is not None and i < self._vocab_size and i not in self._silent_ids for i in ids
+        )
 
     def _note_lost(self, text: str, ids: Sequence[int]) -> None:
         """Note which characters of a normalized text its ids do not spell."""
