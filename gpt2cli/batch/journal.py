@@ -23,6 +23,9 @@ _SUFFIX: Final = ".resume.json"
 _SYNC_SECONDS: Final = 1.0
 _SYNC_PAUSE: Final = 50  # times as long as the last sync took: on a slow disk it costs 2 %
 _ENTRY_TYPES: Final = (int, int, str, str, bool)
+# Bytes of a line, so that a file that holds none is not read whole. What is longer is torn.
+_LONGEST_ENTRY: Final = 1 << 24  # the header may hold a schema
+_LONGEST_RESULT: Final = 1 << 29
 _SAME_INPUT: Final = "use the same input, or start over without {resume}"
 _BEGIN_ANEW: Final = "remove it and start over without {resume}"
 
@@ -41,7 +44,7 @@ class Entry(NamedTuple):
     @classmethod
     def read(cls, journal: BinaryIO) -> Self | None:
         """Read the next entry; None at the end, or where the journal is torn."""
-        line = journal.readline()
+        line = journal.readline(_LONGEST_ENTRY)
         if _is_torn(line):
             return None
         try:
@@ -125,7 +128,7 @@ def read_header(output: Path) -> Header | None:
         if not path.is_file() and path.exists():  # reading a pipe would block
             raise OutputError(f"{path} is not a regular file; remove it to start over")
         with path.open("rb") as file:
-            return _parse_header(file.readline(), path)
+            return _parse_header(file.readline(_LONGEST_ENTRY), path)
     except FileNotFoundError:
         if output.exists():
             raise OutputError(f"{output} has no {path.name} beside it to resume from") from None
@@ -161,7 +164,7 @@ def resume_output(output: Path, header: Header, items: ItemSource) -> Journal:
     path = journal_path(output)
     with _opened(output) as (results, journal):
         with path.open("rb") as done_journal, output.open("rb") as done_results:
-            before = _parse_header(done_journal.readline(), path)
+            before = _parse_header(done_journal.readline(_LONGEST_ENTRY), path)
             if before is None:
                 raise OutputError(f"{path} was changed meanwhile by another program")
             _refuse_difference(before, header)
@@ -278,7 +281,7 @@ def _match_record(
             raise OutputError(fault, _SAME_INPUT, option="resume")
         if (entry.number, entry.sample) != (item.index, sample):
             raise _damaged(journal.name)
-        line = results.readline()
+        line = results.readline(_LONGEST_RESULT)
         if digest(line) != entry.result:
             if _is_torn(line) or _is_known(line, journal):
                 return None

@@ -88,18 +88,21 @@ class LineInput(ChatInput):
         return text.removeprefix("\ufeff") if self._count == 1 else text  # a byte order mark
 
 
-def read_entry(ask: Callable[[bool], str | None]) -> Entry | None:
+def read_entry(ask: Callable[[bool], str | None], *, longest: int = MOST_BYTES) -> Entry | None:
     '''Return the next entry; `ask` gives a line, None at the end, and is told whether it goes on.
 
     From a line that begins with """ to one that ends with it all is one message. An entry of
     several lines, as when they are pasted, is a message whatever it begins with.
+
+    Raises:
+        PromptError: if a message between quotes has more than `longest` characters.
     '''
     while True:
         text = ask(False)
         if text is None:
             return None
         if text.lstrip().startswith(_FENCE):
-            text = _read_fenced(text.lstrip().removeprefix(_FENCE), ask)
+            text = _read_fenced(text.lstrip().removeprefix(_FENCE), ask, longest)
             is_command = False
         else:
             is_command = text.startswith("/") and "\n" not in text.rstrip()
@@ -107,12 +110,14 @@ def read_entry(ask: Callable[[bool], str | None]) -> Entry | None:
             return Entry(text.strip(), is_command)
 
 
-def _read_fenced(text: str, ask: Callable[[bool], str | None]) -> str:
+def _read_fenced(text: str, ask: Callable[[bool], str | None], longest: int) -> str:
     while not text.rstrip().endswith(_FENCE):
         line = ask(True)
         if line is None:  # the end closes it too
             return text
         text += f"\n{line}"
+        if len(text) > longest:
+            raise PromptError(f"the message has more than {longest} characters")
     return text.rstrip().removesuffix(_FENCE)
 
 

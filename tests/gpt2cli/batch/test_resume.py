@@ -5,6 +5,7 @@ Every state that a kill can leave is built from the files of a whole run.
 
 import dataclasses
 import os
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -83,6 +84,20 @@ def test_after_a_power_cut_what_is_torn_or_missing_is_made_again(job: Job, as_te
                 job.leave(output[:kept] + tails[0], journal[:end] + tails[1])
                 job.run(resume=True)
                 assert job.files == whole, (end, kept, tails)
+
+
+def test_a_hole_of_gigabytes_at_the_journals_end_is_not_read(job: Job) -> None:
+    """A disk that was full, or a tool that copies badly, may leave one."""
+    job.run(resume=False)
+    whole = job.files
+    os.truncate(job.journal, 1 << 40)
+    tracemalloc.start()
+    try:
+        job.run(resume=True)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    finally:
+        tracemalloc.stop()
+    assert job.files == whole
 
 
 @pytest.mark.parametrize("as_text", [False, True], ids=["jsonl", "text"])

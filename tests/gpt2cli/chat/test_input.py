@@ -177,6 +177,12 @@ def test_a_line_that_does_not_end_is_an_error() -> None:
     os.close(reader)
 
 
+def test_a_message_of_many_lines_that_does_not_end_is_an_error() -> None:
+    """As where its three quotes are never closed."""
+    with pytest.raises(PromptError, match="the message has more than 10 characters"):
+        read_entry(lambda continued: "abc" if continued else '"""', longest=10)
+
+
 def test_a_file_is_read_by_lines(tmp_path: pathlib.Path) -> None:
     """Where nobody types, nothing of the prompt line is needed."""
     (tmp_path / "script").touch()
