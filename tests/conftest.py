@@ -2,13 +2,15 @@
 
 import os
 import pathlib
-from collections.abc import Iterator
+import signal
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import pytest
 
 from tests.model_folders import ModelFolders
 
+_LONGEST_SECONDS: Final = 120  # of a test, on a busy machine
 _STARTER_CHECKPOINT: Final = pathlib.Path(__file__).parents[1] / "gpt2cli" / "starter"
 
 
@@ -32,3 +34,21 @@ def model_folders(tmp_path_factory: pytest.TempPathFactory) -> ModelFolders:
 def starter_folder(model_folders: ModelFolders) -> pathlib.Path:
     """Return the model folder of the bundled starter checkpoint; read it, do not change it."""
     return model_folders.convert(_STARTER_CHECKPOINT)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Let a test that hangs fail instead, where there are alarms."""
+    if not hasattr(signal, "SIGALRM"):
+        return (yield)
+
+    def give_up(number: int, frame: object) -> None:
+        raise TimeoutError(f"the test has not ended within {_LONGEST_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(_LONGEST_SECONDS)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)

@@ -50,8 +50,12 @@ def send(number: int) -> Callable[[], None]:
 
 
 def ask_and_meanwhile(session: "PromptSession[str]", *steps: Callable[[], None]) -> str:
-    """Return the line that is asked for while these things happen, each after a moment."""
+    """Return the line that is asked for while these things happen, each after a moment.
+
+    The last one happens again each second while the line is still asked for, so that a test ends.
+    """
     timers = [threading.Timer(0.1 * (i + 1), step) for i, step in enumerate(steps)]
+    timers += [threading.Timer(second, steps[-1]) for second in range(2, 10)]
     for timer in timers:
         timer.start()
     try:
