@@ -5,26 +5,13 @@ from typing import Annotated
 import typer
 
 from gpt2cli.batch.config import InputOutput
-from gpt2cli.config import (
-    BeamConfig,
-    ConstraintConfig,
-    GenerationConfig,
-    ModelConfig,
-    ReportConfig,
-    SampleConfig,
-    SamplingConfig,
-    SeedConfig,
-    TextConfig,
-)
+from gpt2cli.config import OF_A_PROMPT, ModelConfig, ReportConfig
 from gpt2cli.errors import UsageError
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 
 
-@takes(
-    SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig, SampleConfig,
-    TextConfig, InputOutput, ReportConfig, ModelConfig,
-)  # fmt: skip
+@takes(*OF_A_PROMPT, InputOutput, ReportConfig, ModelConfig)
 def batch(
     *,
     prompts: Annotated[

@@ -7,16 +7,10 @@ from typing import Annotated
 import typer
 
 from gpt2cli.config import (
+    OF_A_PROMPT,
     REPORT,
-    BeamConfig,
-    ConstraintConfig,
-    GenerationConfig,
     ModelConfig,
     ReportConfig,
-    SampleConfig,
-    SamplingConfig,
-    SeedConfig,
-    TextConfig,
     file_option,
     json_option,
     output_option,
@@ -48,10 +42,7 @@ class InputOutput:
     output: Path | None = output_option()
 
 
-@takes(
-    SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig, SampleConfig,
-    TextConfig, InputOutput, ReportConfig, ModelConfig,
-)  # fmt: skip
+@takes(*OF_A_PROMPT, InputOutput, ReportConfig, ModelConfig)
 def generate(
     *,
     prompt: Annotated[
