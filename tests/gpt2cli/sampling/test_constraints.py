@@ -96,7 +96,6 @@ def draw_texts(constraint: Constraint, pieces: list[bytes], *, count: int) -> It
 def test_a_finished_text_matches_from_end_to_end(
     compiler: ConstraintCompiler, pieces: list[bytes], regex: str
 ) -> None:
-    """As Python's re sees it."""
     texts = list(draw_texts(compiler.compile(ConstraintConfig(regex=regex)), pieces, count=10))
     assert [text for text in texts if not re.fullmatch(regex, text)] == []
 
@@ -160,7 +159,6 @@ def test_what_cannot_be_compiled_is_a_usage_error_in_one_line(
 
 
 def test_without_llguidance_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is an optional package."""
     monkeypatch.setitem(sys.modules, "llguidance", None)
     with pytest.raises(PackageError, match="pip install llguidance"):
         ConstraintCompiler([b"a"], lambda text: [0])

@@ -12,13 +12,11 @@ from gpt2cli.config import ConstraintConfig, SamplingConfig
 from gpt2cli.sampling.constraints import Constraint, ConstraintCompiler
 from gpt2cli.sampling.history import BannedTexts, History, NGrams, Vocabulary
 
-LETTERS = [b"", b"a", b"b", b"c", b"ab", b"bc", b"abc", b"ca", b"bb", b"cab", b"\xff", b"a\xff"]
 ASCII = [bytes([code]) for code in range(128)]
 EOS = 127
 
 
-def find(texts: Sequence[bytes], before: bytes, pieces: Sequence[bytes] = LETTERS) -> set[bytes]:
-    """Return the pieces that are masked after a text."""
+def find_masked(texts: Sequence[bytes], before: bytes, pieces: Sequence[bytes]) -> set[bytes]:
     banned = BannedTexts(texts, Vocabulary([*pieces, before]))
     masks = banned.find_mask(banned.extend(b"", [len(pieces)]))
     return {pieces[i] for ids in masks for i in ids if i < len(pieces)}
@@ -27,41 +25,20 @@ def find(texts: Sequence[bytes], before: bytes, pieces: Sequence[bytes] = LETTER
 # Banned texts
 
 
-@pytest.mark.parametrize(
-    ("texts", "before", "expected"),
-    [
-        ([b"ab"], b"ca", {b"ab", b"abc", b"cab", b"b", b"bc", b"bb"}),
-        ([b"ab"], b"b", {b"ab", b"abc", b"cab"}),  # within a piece: always
-        ([b"cab"], b"c", {b"cab", b"ab", b"abc"}),
-        ([b"cab"], b"ca", {b"cab", b"b", b"bc", b"bb"}),
-        ([b"aab"], b"aa", {b"b", b"bc", b"bb", b"ab", b"abc"}),  # the last a may begin it as well
-        ([b"bb", b"bc"], b"b", {b"bb", b"b", b"bc", b"abc", b"c", b"ca", b"cab"}),
-        ([b"xyz", b"zz"], b"xy", set()),
-        ([], b"a", set()),
-    ],
-)
-def test_what_would_complete_a_text_is_masked(
-    texts: list[bytes], before: bytes, expected: set[bytes]
-) -> None:
-    """However it is cut into tokens; by hand."""
-    assert find(texts, before) == expected
-
-
 def test_bytes_that_are_no_text_of_their_own_are_found() -> None:
     """`é` is C3 A9 and may come in two tokens."""
     pieces = [b"\xc3", b"\xa9", b"\xa9!", b"\xc3\xa9"]
-    assert find(["é".encode()], b"caf\xc3", pieces) == {b"\xa9", b"\xa9!", b"\xc3\xa9"}
+    assert find_masked(["é".encode()], b"caf\xc3", pieces) == {b"\xa9", b"\xa9!", b"\xc3\xa9"}
 
 
-def test_a_text_longer_than_all_pieces_together_is_found_by_its_end() -> None:
-    """And by all of it."""
-    text = b"abc" * 400 + b"b"
-    assert find([text], text[:-1]) == {b"b", b"bc", b"bb"}
-    assert find([text], text[1:-1]) == set()
+def test_a_text_longer_than_all_pieces_together_is_found_by_all_of_it() -> None:
+    text, pieces = b"abc" * 400 + b"b", [b"", b"a", b"b", b"ab", b"bc", b"bb"]
+    assert find_masked([text], text[:-1], pieces) == {b"b", b"bc", b"bb"}
+    assert find_masked([text], text[1:-1], pieces) == set()
 
 
 PIECES = st.lists(st.binary(max_size=3).map(lambda raw: bytes(97 + b % 3 for b in raw)), max_size=9)
-TEXTS = st.lists(st.text("abc", min_size=1, max_size=5).map(str.encode), min_size=1, max_size=3)
+TEXTS = st.lists(st.text("abc", min_size=1, max_size=5).map(str.encode), max_size=3)
 
 
 @given(PIECES, TEXTS, st.text("abc", max_size=8).map(str.encode))
@@ -74,32 +51,13 @@ def test_just_what_would_complete_a_text_is_masked(
         for piece, text in itertools.product(pieces, texts)
         if text in before[-len(text) + 1 or len(before) :] + piece
     }
-    assert find(texts, before, pieces) == expected
+    assert find_masked(texts, before, pieces) == expected
 
 
 # N-grams
 
 
-@pytest.mark.parametrize(
-    ("size", "ids", "repeats"),
-    [
-        (1, [], []),
-        (1, [4, 5, 4], [4, 5]),
-        (2, [4], []),
-        (2, [4, 4], [4]),
-        (2, [4, 5, 4], [5]),
-        (3, [4, 5, 4, 5], [4]),
-        (10**30, [4, 4, 4], []),
-    ],
-)
-def test_an_id_repeats_if_its_ngram_was_there(
-    size: int, ids: list[int], repeats: list[int]
-) -> None:
-    """By hand; a text shorter than the n-gram repeats nothing."""
-    assert sorted(set(NGrams(size, ids).find_mask().tolist())) == repeats
-
-
-@given(st.lists(st.integers(0, 2), max_size=30), st.integers(1, 5))
+@given(st.lists(st.integers(0, 2), max_size=30), st.integers(1, 5) | st.just(10**30))
 def test_repeats_are_those_that_a_search_finds(ids: list[int], size: int) -> None:
     """Exactly the ids that make the last n of the text stand in it already."""
     text = tuple(ids)
@@ -120,7 +78,6 @@ def make(
     ignore_eos: bool = False,
     min_new_tokens: int = 0,
 ) -> History:
-    """Return the history of a prompt whose ids are its codes; EOS adds no text."""
     return History(
         SamplingConfig(no_repeat_ngram=no_repeat_ngram),
         seed=0,
@@ -134,24 +91,13 @@ def make(
 
 
 def masked(history: History) -> set[str]:
-    """Return the characters that are masked, EOS as such."""
     mask = np.zeros(128, bool)
     for part in history.find_masks():
         mask[part] = True
     return {"EOS" if i == EOS else chr(i) for i in np.flatnonzero(mask)}
 
 
-def test_counts_are_of_the_completion_alone() -> None:
-    """While prompt and completion both count as seen."""
-    history = History(SamplingConfig(), seed=0, prompt_ids=[1, 2, 1])
-    for token_id in (2, 3, 3):
-        history.append(token_id)
-    assert history.counts == {2: 1, 3: 2}
-    assert list(history.seen) == [1, 2, 3]
-
-
 def test_nothing_is_masked_if_nothing_is_asked() -> None:
-    """So that there is nothing to do at a step."""
     history = make("a")
     history.append(1)
     assert not history.find_masks()
@@ -183,7 +129,6 @@ def test_special_tokens_do_not_cut_a_banned_text() -> None:
 
 
 def test_all_that_is_asked_is_masked_together() -> None:
-    """A ban, an n-gram and EOS."""
     history = make("acac", bans=[b"b"], no_repeat_ngram=2, min_new_tokens=1)
     assert masked(history) == {"b", "a", "EOS"}
 

@@ -45,7 +45,6 @@ def test_what_is_all_but_impossible_has_a_logprob_too() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_logits_that_are_no_numbers_are_an_error(bad: float) -> None:
-    """Instead of log-probabilities that are none."""
     with pytest.raises(ModelError, match="NaN or infinite"):
         find_logprobs(np.array([[0, bad]], np.float32), [0], 0)
 

@@ -38,7 +38,6 @@ def make(
 
 
 def array(*logits: Sequence[float]) -> NDArray[np.float32]:
-    """Return logits [n, V]."""
     return np.array(logits, np.float32)
 
 
@@ -80,14 +79,6 @@ def test_the_penalties_of_the_completion_do_not_see_the_prompt(name: str, last: 
     assert draw_often(config, [1.1, 1.0], 4, prompt=[0] * 9) == [0, 1, 0, last]
 
 
-def test_ngrams_come_once() -> None:
-    """Greedy on logits that never change; after 0 have come 0, 1 and 2: there is no other."""
-    config = SamplingConfig(temperature=0, no_repeat_ngram=2)
-    assert draw_often(config, [3, 2, 1], 5, prompt=[0]) == [0, 1, 0, 2, 0]
-    with pytest.raises(PromptError):
-        draw_often(config, [3, 2, 1], 6, prompt=[0])
-
-
 @pytest.mark.parametrize(("other", "expected"), [(0.99, 0), (1.01, 1)])
 def test_processors_come_in_their_order(other: float, expected: int) -> None:
     """A bias before the repetition penalty: (-1 + 3) / 2; and that before the others: 4 / 2 - 1."""
@@ -99,7 +90,6 @@ def test_processors_come_in_their_order(other: float, expected: int) -> None:
 
 
 def test_what_is_masked_stays_so_whatever_would_lift_it() -> None:
-    """A bias of 100 and penalties that reward."""
     config = SamplingConfig(
         temperature=0, repetition_penalty=0.01, presence_penalty=-2, frequency_penalty=-2
     )
@@ -129,14 +119,12 @@ def test_bad_logits_are_a_model_error(bad: float, config: SamplingConfig) -> Non
 
 @pytest.mark.parametrize("bad", [[np.nan, 1], [np.inf, 1], [-np.inf, -np.inf]])
 def test_bad_logits_are_the_models_fault_though_all_is_masked(bad: list[float]) -> None:
-    """The weights are what has to be told."""
     with pytest.raises(ModelError):
         Sampler().step(array(bad), [make(banned=[0, 1])])
 
 
 @pytest.mark.parametrize("config", EVERY_KIND)
 def test_one_token_left_is_chosen(config: SamplingConfig) -> None:
-    """However unlikely, and whatever the warpers."""
     assert Sampler().step(array([9, 9, -9, 9]), [make(config, banned=[0, 1, 3])]) == [2]
 
 
@@ -171,7 +159,6 @@ def test_seed_and_sample_number_choose_the_numbers() -> None:
 
 
 def draw_config(draws: np.random.Generator) -> SamplingConfig:
-    """Return a random configuration."""
     choices: dict[str, list[Any]] = {
         "temperature": [0.0, 0.7, 1.0, 3.0],
         "top_k": [0, 3, 40],
@@ -218,12 +205,10 @@ def find(
     count: int = 9,
     missing: Sequence[range] = (),
 ) -> list[Continuation]:
-    """Return the best continuations of these beams."""
     return Sampler(missing).find_continuations(logits, beams, totals[: len(beams)], count=count)
 
 
 def pairs(found: list[Continuation]) -> list[tuple[int, int]]:
-    """Return the parent and the id of each."""
     return [(one.parent, one.token_id) for one in found]
 
 
@@ -239,7 +224,6 @@ def test_the_best_of_all_beams_come_first() -> None:
 
 
 def test_of_equals_the_earlier_beam_and_the_lower_id_come_first() -> None:
-    """Six continuations that are all alike."""
     found = find(np.zeros((2, 3), np.float32), make(), make(), count=5)
     assert pairs(found) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
 
