@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
+from export.checkpoint import WEIGHTS_FILES
 from tests.campaign import hostile
 from tests.campaign.lab import Lab
-from tests.checkpoints import make_tensors, write_safetensors
+from tests.checkpoints import make_tensors
 from tests.export import torch_files
+from tests.export.weights_files import write_weights
 from tests.model_folders import SMALL_SHAPE
 
 _MODEL_FILES: Final = (
@@ -100,47 +100,20 @@ def _export_or_run(lab: Lab) -> None:
 def _try_weights(lab: Lab) -> None:
     folder = _copy(lab.place.checkpoint, lab.folder / "source")
     tensors = make_tensors(SMALL_SHAPE)
-    path = folder / lab.some("model.safetensors", "pytorch_model.bin", "old", "shards")
     (folder / "model.safetensors").unlink()
-    if path.name == "old":
-        path = folder / "pytorch_model.bin"
-        path.write_bytes(_write_old(tensors))
-    elif path.name == "pytorch_model.bin":
-        torch_files.write_state_dict(path, tensors)
-    elif path.name == "shards":
-        path = _write_shards(lab, folder, tensors)
+    name = lab.some(*WEIGHTS_FILES, "old")
+    path = folder / (name if name != "old" else "pytorch_model.bin")
+    if name == "old":
+        path.write_bytes(torch_files.stream(*torch_files.lay_out(tensors, b"N")))
     else:
-        write_safetensors(path, tensors)
+        index = write_weights(folder, name, tensors)
+        shards = sorted(set(index.get("weight_map", {}).values()))
+        path = lab.rng.choice((path, path, *(folder / shard for shard in shards[:1])))
     if path.suffix == ".safetensors" and lab.rng.random() < 0.6:
         _change_header(lab, path)
     else:
         _spoil(lab, path)
     _export_or_run(lab)
-
-
-def _write_old(tensors: dict[str, Any]) -> bytes:
-    entries, storages = {}, {}
-    for key, (name, tensor) in enumerate(tensors.items()):
-        strides = [s // 4 for s in np.ascontiguousarray(tensor).strides]
-        entries[name] = torch_files.rebuild(
-            torch_files.storage("F32", str(key), tensor.size, b"N"),
-            torch_files.number(0),
-            torch_files.sizes(tensor.shape),
-            torch_files.sizes(strides),
-        )
-        storages[str(key)] = tensor.tobytes()
-    return torch_files.stream(torch_files.program(torch_files.table(entries)), storages)
-
-
-def _write_shards(lab: Lab, folder: Path, tensors: dict[str, Any]) -> Path:
-    names = list(tensors)
-    where = {name: f"part-{place % 2}.safetensors" for place, name in enumerate(names)}
-    for shard in set(where.values()):
-        held = {name: tensors[name] for name in names if where[name] == shard}
-        write_safetensors(folder / shard, held)
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": where}))
-    return lab.rng.choice((index, index, folder / "part-0.safetensors"))
 
 
 def _change_header(lab: Lab, path: Path) -> None:

@@ -14,7 +14,7 @@ from export.config import read_config
 from export.errors import CheckpointError
 from tests.checkpoints import make_tensors, write_checkpoint, write_safetensors
 from tests.export.conversions import SMALLEST_SHAPE
-from tests.export.torch_files import write_state_dict
+from tests.export.weights_files import write_weights
 
 _INDEX: Final = "model.safetensors.index.json"
 _SHARDS: Final = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -38,18 +38,6 @@ def faults_of(folder: pathlib.Path) -> list[str]:
         return list(error.faults)
 
 
-def write_weights(folder: pathlib.Path, name: str, value: float) -> None:
-    """Write the weights into one kind of file, ln_f.bias set to `value` throughout."""
-    tensors = {**make_tensors(SMALLEST_SHAPE), "transformer.ln_f.bias": np.full(4, value, "f4")}
-    write = write_safetensors if "safetensors" in name else write_state_dict
-    if name.endswith(".index.json"):
-        write(folder / "shard", tensors)
-        index = {"weight_map": dict.fromkeys(tensors, "shard")}
-        (folder / name).write_text(json.dumps(index))
-    else:
-        write(folder / name, tensors)
-
-
 # Which file.
 
 
@@ -57,15 +45,11 @@ def test_safetensors_come_before_torchs_files_and_whole_ones_before_shards(
     folder: pathlib.Path,
 ) -> None:
     """Of all four kinds in one folder the first counts; without it, the next."""
-    names = list(WEIGHTS_FILES)
-    assert names == [
-        "model.safetensors",
-        _INDEX,
-        "pytorch_model.bin",
-        "pytorch_model.bin.index.json",
-    ]
+    names = ["model.safetensors", _INDEX, "pytorch_model.bin", "pytorch_model.bin.index.json"]
+    assert names == list(WEIGHTS_FILES)
     for name in reversed(names):
-        write_weights(folder, name, names.index(name))
+        bias = np.full(4, names.index(name), np.float32)
+        write_weights(folder, name, make_tensors(SMALLEST_SHAPE) | {"transformer.ln_f.bias": bias})
         with open_checkpoint(folder) as checkpoint:
             assert checkpoint.read("ln_f.bias").tolist() == [names.index(name)] * 4
 
@@ -106,7 +90,7 @@ def test_what_is_no_file_is_refused_unopened(
     folder: pathlib.Path, name: str, make: Callable[[pathlib.Path], object], fault: str
 ) -> None:
     """Whole or a shard; it is not passed over for another kind of file, which is there too."""
-    write_weights(folder, "pytorch_model.bin.index.json", 0)
+    write_weights(folder, "pytorch_model.bin.index.json", make_tensors(SMALLEST_SHAPE))
     if name == _SHARDS[0]:
         write_shards(folder)
         (folder / name).unlink()
@@ -119,7 +103,7 @@ def test_a_damaged_storage_is_a_fault_of_its_weight(folder: pathlib.Path) -> Non
     tensors = make_tensors(SMALLEST_SHAPE)
     del tensors["transformer.wpe.weight"]
     path = folder / "pytorch_model.bin"
-    write_state_dict(path, tensors)
+    write_weights(folder, path.name, tensors)
     bias = tensors["transformer.ln_f.bias"].tobytes()
     path.write_bytes(path.read_bytes().replace(bias, bytes(len(bias))))
     missing, damaged = faults_of(folder)
@@ -132,14 +116,7 @@ def test_a_damaged_storage_is_a_fault_of_its_weight(folder: pathlib.Path) -> Non
 
 def write_shards(folder: pathlib.Path) -> dict[str, Any]:
     """Write the weights into two shards, and return the index, written too."""
-    tensors = make_tensors(SMALLEST_SHAPE)
-    index: dict[str, Any] = {"metadata": {"total_size": 1}, "weight_map": {}}
-    for number, shard in enumerate(_SHARDS):
-        part = dict(list(tensors.items())[number::2])
-        write_safetensors(folder / shard, part)
-        index["weight_map"] |= dict.fromkeys(part, shard)
-    write_index(folder, index)
-    return index
+    return write_weights(folder, _INDEX, make_tensors(SMALLEST_SHAPE))
 
 
 def write_index(folder: pathlib.Path, index: object) -> None:

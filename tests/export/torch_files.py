@@ -13,6 +13,7 @@ import pytest
 from export.safetensors_file import DTYPES as NUMPY_DTYPES
 from export.safetensors_file import TensorFileError
 from export.torch_file import TorchFile
+from tests.checkpoints import CheckpointDtype
 
 DATA_FOLDER: Final = pathlib.Path(__file__).with_name("data")
 
@@ -150,21 +151,32 @@ def write_archive(
     return path
 
 
-def write_state_dict(
-    path: pathlib.Path, tensors: Mapping[str, npt.NDArray[np.float32]], *, dtype: str = "F32"
-) -> None:
-    """Write tensors, rounded to `dtype`, each in a storage of its own."""
+def lay_out(
+    tensors: Mapping[str, npt.NDArray[Any]], *part: bytes, dtype: CheckpointDtype = "float32"
+) -> tuple[bytes, dict[str, bytes]]:
+    """Return a pickled table of tensors, rounded to `dtype`, and each one's storage by key."""
+    label = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}[dtype]
     entries, storages = {}, {}
     for key, (name, tensor) in enumerate(tensors.items()):
         strides = [stride // tensor.itemsize for stride in np.ascontiguousarray(tensor).strides]
         entries[name] = rebuild(
-            storage(dtype, str(key), tensor.size),
+            storage(label, str(key), tensor.size, *part),
             number(0),
             sizes(tensor.shape),
             sizes(strides[: tensor.ndim]),
         )
-        storages[str(key)] = tensor.astype(NUMPY_DTYPES[dtype]).tobytes()
-    write_archive(path, program(table(entries)), storages)
+        storages[str(key)] = tensor.astype(NUMPY_DTYPES[label]).tobytes()
+    return program(table(entries)), storages
+
+
+def write_state_dict(
+    path: pathlib.Path,
+    tensors: Mapping[str, npt.NDArray[Any]],
+    *,
+    dtype: CheckpointDtype = "float32",
+) -> None:
+    """Write tensors, rounded to `dtype`, each in a storage of its own."""
+    write_archive(path, *lay_out(tensors, dtype=dtype))
 
 
 # The format before torch 1.6: five pickles, then the storages.
