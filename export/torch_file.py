@@ -7,9 +7,9 @@ in `torch/serialization.py`).
 import io
 import struct
 import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -28,7 +28,7 @@ from export.safetensors_file import (
 from export.torch_pickle import StridedTensor, TorchStorage, find_tensors, run_pickle
 
 _RECORD_MAGIC: Final = b"PK\x03\x04"
-_RECORD_HEADER: Final = struct.Struct("<4s22xHH")  # magic …, lengths of name and extra field
+_RECORD_HEADER: Final = struct.Struct("<26xHH")  # …, lengths of name and extra field
 _CHUNK: Final = 2**20
 
 _PICKLE_MAGIC: Final = b"\x80"
@@ -37,44 +37,53 @@ _VERSION: Final = 1001
 _COUNT_SIZE: Final = 8
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Where the elements of a storage lie."""
+
+    start: int
+    size: int
+    check: Callable[[], None] | None = None  # compares them with their checksum
+
+
 class TorchFile:
     """The tensors of one open file by name."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         """Read the table of tensors of `file`, which is `path` opened."""
         self._file = file
-        self._content = _open_format(file)
+        table, self._storages = _open_format(file)
+        self._views = find_tensors(table)
+        self._checked: set[str] = set()  # keys of storages, which tensors may share
         self.tensors: dict[str, TensorInfo] = {}
-        for name, view in self._content.views.items():
+        for name, view in self._views.items():
             self._check_bounds(name, view)
             self.tensors[name] = TensorInfo(view.storage.dtype, view.shape)
             refuse_larger(name, self.tensors[name], path.stat().st_size)
 
     def read(self, name: str) -> NDArray[Any]:
         """Return one tensor in its own dtype, in C order."""
-        view = self._content.views[name]
-        dtype = view.storage.dtype
-        self._content.check_storage(view.storage.key)
-        start, _ = self._find_storage(name, view)
+        view = self._views[name]
+        key, dtype = view.storage.key, view.storage.dtype
+        stored = self._storages[key]
+        if stored.check and key not in self._checked:
+            stored.check()
+            self._checked.add(key)
         offset = (view.storage.start + view.offset) * DTYPES[dtype].itemsize
-        flat = read_flat(self._file, start + offset, view.span, dtype)
+        flat = read_flat(self._file, stored.start + offset, view.span, dtype)
         if view.span == 0:
             return flat.reshape(view.shape)
         strides = [stride * flat.itemsize for stride in view.strides]
         strided = np.lib.stride_tricks.as_strided(flat, view.shape, strides, writeable=False)
         return np.asarray(strided, order="C")
 
-    def _find_storage(self, name: str, view: StridedTensor) -> tuple[int, int]:
-        found = self._content.find_storage(view.storage.key)
-        if found is None:
-            raise TensorFileError(f"the storage of {name} is missing")
-        return found
-
     def _check_bounds(self, name: str, view: StridedTensor) -> None:
         """Refuse a tensor that reaches beyond its storage, or a storage that is not there whole."""
         storage = view.storage
-        _, size = self._find_storage(name, view)
-        if size < (storage.start + storage.elements) * DTYPES[storage.dtype].itemsize:
+        if storage.key not in self._storages:
+            raise TensorFileError(f"the storage of {name} is missing")
+        whole = (storage.start + storage.elements) * DTYPES[storage.dtype].itemsize
+        if self._storages[storage.key].size < whole:
             raise TensorFileError(f"the storage of {name} is too short for its elements")
         if len(view.shape) != len(view.strides):
             raise TensorFileError(f"{name} has more or fewer strides than sizes")
@@ -82,66 +91,35 @@ class TorchFile:
             raise TensorFileError(f"{name} reaches beyond its storage")
 
 
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """Where one record of the archive lies."""
+def _open_format(file: BinaryIO) -> tuple[object, Mapping[str, _Stored]]:
+    """Return what the table of the file's own format describes, and its storages by their keys."""
+    magic = file.read(len(_RECORD_MAGIC))
+    file.seek(0)
+    if magic == _RECORD_MAGIC:
+        return _read_archive(file)
+    if magic.startswith(_PICKLE_MAGIC):
+        return _read_stream(file)
+    raise TensorFileError("it is neither a zip archive nor a pickle, as torch writes them")
 
-    start: int
-    size: int
-    crc: int  # 0: none was written, as `torch.serialization.set_crc32_options(False)` does
 
-
-class _TorchArchive:
-    """The table of tensors of a zip archive, and where its storages lie.
+def _read_archive(file: BinaryIO) -> tuple[object, Mapping[str, _Stored]]:
+    """Read a zip archive.
 
     Its records are not compressed: `NAME/data.pkl` tells the tensors, and `NAME/data/KEY` holds the
     elements of one storage each. Nothing is unpacked: a record's name is only ever looked up.
     """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._records = _read_directory(file)
-        self._checked: set[str] = set()
-        self._root = _find_root(self._records)
-        self._refuse_big_endian()
-        self.views: Mapping[str, StridedTensor] = find_tensors(
-            run_pickle(self._read_small("data.pkl"))[0]
-        )
-
-    def find_storage(self, key: str) -> tuple[int, int] | None:
-        """Return where a storage begins and how many bytes it has; None if it is not there."""
-        record = self._records.get(f"{self._root}/data/{key}")
-        return (record.start, record.size) if record else None
-
-    def check_storage(self, key: str) -> None:
-        """Compare the bytes of a storage with their checksum."""
-        self._check_sum(f"data/{key}")
-
-    def _refuse_big_endian(self) -> None:
-        order = f"{self._root}/byteorder"
-        if order in self._records and self._read_small("byteorder") != b"little":
-            raise TensorFileError("it was written on a big-endian machine")
-
-    def _read_small(self, name: str) -> bytes:
-        record = self._check_sum(name)
-        if record.size > LARGEST_TABLE:
-            raise TensorFileError(f"its {name} has {record.size} bytes: too many to be a table")
-        self._file.seek(record.start)
-        return self._file.read(record.size)
-
-    def _check_sum(self, name: str) -> _Record:
-        """Return a record, after comparing its bytes with their checksum, once."""
-        record = self._records[f"{self._root}/{name}"]
-        if record.crc and name not in self._checked:
-            self._file.seek(record.start)
-            found, left = 0, record.size
-            while left and (chunk := self._file.read(min(left, _CHUNK))):
-                found = zlib.crc32(chunk, found)
-                left -= len(chunk)
-            if found != record.crc:
-                raise TensorFileError(f"its record {name} is damaged: its checksum differs")
-        self._checked.add(name)
-        return record
+    with _faults_told("it is not a complete zip archive"):
+        archive = zipfile.ZipFile(_BoundedReads(file))
+    records = _find_records(archive)
+    if "byteorder" in records and _read_record(archive, records, "byteorder") != b"little":
+        raise TensorFileError("it was written on a big-endian machine")
+    table, _ = run_pickle(_read_record(archive, records, "data.pkl"))
+    storages = {
+        name.removeprefix("data/"): _locate_record(file, archive, record)
+        for name, record in records.items()
+        if name.startswith("data/")
+    }
+    return table, storages
 
 
 class _BoundedReads:
@@ -158,84 +136,77 @@ class _BoundedReads:
         return self._file.read(LARGEST_TABLE if size < 0 else size)
 
 
-def _read_directory(file: BinaryIO) -> dict[str, _Record]:
-    try:
-        with zipfile.ZipFile(_BoundedReads(file)) as archive:
-            infos = archive.infolist()
-    except (TensorFileError, OSError):
-        raise
-    except Exception as error:  # struct.error, UnicodeDecodeError, …: zipfile translates few
-        raise TensorFileError(f"it is not a complete zip archive: {error}") from error
+def _find_records(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Return the records of the one folder that all of torch's lie in, by their names there."""
+    infos = archive.infolist()
     for name, times in Counter(info.filename for info in infos).items():
         if times > 1:
             raise TensorFileError(f"it has {times} records of the name {name}")
-    return _locate_records(file, infos)
-
-
-def _locate_records(file: BinaryIO, infos: list[zipfile.ZipInfo]) -> dict[str, _Record]:
-    """Return where each record's bytes begin, which only its own header tells."""
-    records: dict[str, _Record] = {}
-    free, end = 0, file.seek(0, io.SEEK_END)  # no record may begin before, or end after
-    for info in sorted(infos, key=lambda info: info.header_offset):
+    for info in infos:
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1:
             raise TensorFileError(f"its record {info.filename} is compressed or encrypted")
-        if info.header_offset < free:
-            raise TensorFileError(f"its record {info.filename} overlaps another")
-        if info.header_offset > end:
-            raise TensorFileError(f"it ends before its record {info.filename}")
-        file.seek(info.header_offset)
-        header = file.read(_RECORD_HEADER.size)
-        if len(header) < _RECORD_HEADER.size or not header.startswith(_RECORD_MAGIC):
-            raise TensorFileError(f"its record {info.filename} has no header")
-        _, *lengths = _RECORD_HEADER.unpack(header)
-        start = info.header_offset + _RECORD_HEADER.size + sum(lengths)
-        records[info.filename] = _Record(start, info.file_size, info.CRC)
-        free = start + info.file_size
-    if free > end:
-        raise TensorFileError("it ends before its last record does")
-    return records
+        if info.header_offset < 0:
+            raise TensorFileError(f"its record {info.filename} begins before the file does")
+        if info.CRC == 0:  # none was written: `torch.serialization.set_crc32_options(False)`
+            del info.CRC  # so zipfile compares nothing
+    tables = [info.filename for info in infos if info.filename.endswith("/data.pkl")]
+    if len(tables) != 1:
+        raise TensorFileError(f"it has {len(tables)} records data.pkl where torch writes one")
+    root = tables[0].removesuffix("data.pkl")
+    return {i.filename.removeprefix(root): i for i in infos if i.filename.startswith(root)}
 
 
-def _find_root(records: dict[str, _Record]) -> str:
-    """Return the folder in the archive that all of torch's records lie in."""
-    roots = [name.removesuffix("/data.pkl") for name in records if name.endswith("/data.pkl")]
-    if len(roots) != 1:
-        raise TensorFileError(f"it has {len(roots)} records data.pkl where torch writes one")
-    return roots[0]
+def _read_record(
+    archive: zipfile.ZipFile, records: Mapping[str, zipfile.ZipInfo], name: str
+) -> bytes:
+    """Return a small record, after zipfile has compared it with its checksum."""
+    if records[name].file_size > LARGEST_TABLE:
+        found = records[name].file_size
+        raise TensorFileError(f"its {name} has {found} bytes: too many to be a table")
+    with _faults_told(f"its record {name} is damaged"):
+        return archive.read(records[name])
 
 
-class _TorchStream:
-    """The table of tensors of a file from before 1.6, and where its storages lie.
+def _locate_record(file: BinaryIO, archive: zipfile.ZipFile, record: zipfile.ZipInfo) -> _Stored:
+    """Return where a record's bytes begin, which only its own header tells."""
+
+    def check() -> None:
+        with _faults_told("it is damaged"), archive.open(record) as opened:
+            while opened.read(_CHUNK):  # at the end zipfile compares the checksum
+                pass
+
+    with _faults_told(f"its record {record.filename} has no header"):
+        file.seek(record.header_offset)
+        lengths = _RECORD_HEADER.unpack(file.read(_RECORD_HEADER.size))
+    start = record.header_offset + _RECORD_HEADER.size + sum(lengths)
+    return _Stored(start, record.file_size, check)
+
+
+@contextmanager
+def _faults_told(fault: str) -> Iterator[None]:
+    """Raise what zipfile finds as a TensorFileError."""
+    try:
+        yield
+    except (TensorFileError, OSError, MemoryError):
+        raise
+    except Exception as error:  # struct.error, EOFError, UnicodeDecodeError, …: it translates few
+        reason = str(error) or "it ends too early"
+        raise TensorFileError(f"{fault}: {reason}") from error
+
+
+def _read_stream(file: BinaryIO) -> tuple[object, Mapping[str, _Stored]]:
+    """Read a file from before 1.6.
 
     Five pickles, one after the other: a magic number, the version of the format, facts about the
     machine, the table of tensors, the list of storages. Then each storage of that list: the number
     of its elements, in 8 bytes, and the elements. There are no checksums.
     """
-
-    def __init__(self, file: BinaryIO) -> None:
-        pickles = io.BytesIO(file.read(LARGEST_TABLE))
-        _check_start(pickles)
-        table, storages = run_pickle(pickles)
-        self.views: Mapping[str, StridedTensor] = find_tensors(table)
-        keys = _check_keys(run_pickle(pickles)[0], storages)
-        self._storages = _locate_storages(file, pickles.tell(), [storages[key] for key in keys])
-
-    def find_storage(self, key: str) -> tuple[int, int] | None:
-        """Return where a storage begins and how many bytes it has; None if it is not there."""
-        return self._storages.get(key)
-
-    def check_storage(self, key: str) -> None:
-        """Do nothing: there is no checksum."""
-
-
-def _open_format(file: BinaryIO) -> _TorchArchive | _TorchStream:
-    magic = file.read(len(_RECORD_MAGIC))
-    file.seek(0)
-    if magic == _RECORD_MAGIC:
-        return _TorchArchive(file)
-    if magic.startswith(_PICKLE_MAGIC):
-        return _TorchStream(file)
-    raise TensorFileError("it is neither a zip archive nor a pickle, as torch writes them")
+    pickles = io.BytesIO(file.read(LARGEST_TABLE))
+    _check_start(pickles)
+    table, described = run_pickle(pickles)
+    find_tensors(table)  # a file of something else is told as such, not by its lack of storages
+    keys = _check_keys(run_pickle(pickles)[0], described)
+    return table, _locate_storages(file, pickles.tell(), [described[key] for key in keys])
 
 
 def _check_start(pickles: BinaryIO) -> None:
@@ -262,9 +233,9 @@ def _check_keys(keys: object, storages: Mapping[str, TorchStorage]) -> Sequence[
 
 def _locate_storages(
     file: BinaryIO, start: int, storages: Sequence[TorchStorage]
-) -> dict[str, tuple[int, int]]:
-    """Return where the elements of each storage begin and how many bytes they are."""
-    found: dict[str, tuple[int, int]] = {}
+) -> dict[str, _Stored]:
+    """Return where the elements of each storage lie: one after the other from `start` on."""
+    found: dict[str, _Stored] = {}
     end = file.seek(0, io.SEEK_END)
     for storage in storages:
         file.seek(start)
@@ -275,6 +246,6 @@ def _locate_storages(
             raise TensorFileError("it ends before its last storage does")
         if count != storage.elements:
             raise TensorFileError("one of its storages has another length than its table says")
-        found[storage.key] = (start, size)
+        found[storage.key] = _Stored(start, size)
         start += size
     return found

@@ -51,16 +51,19 @@ def test_a_file_with_any_byte_changed_raises_nothing_else(
             assert "\n" not in str(error)
 
 
-@pytest.mark.parametrize("record", ["data.pkl", "data/0"])
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [("data.pkl", "its record data.pkl is damaged"), ("data/0", "it is damaged")],
+)
 def test_a_record_that_does_not_fit_its_checksum_is_told(
-    tmp_path: pathlib.Path, record: str
+    tmp_path: pathlib.Path, record: str, told: str
 ) -> None:
     """One bit flipped on the disk, in the table or in a storage."""
     path = write_archive(tmp_path / "x.bin", _ONE_VECTOR)
     content = bytearray(path.read_bytes())
     content[content.index(f"archive/{record}".encode()) + len(f"archive/{record}")] ^= 0x10
     path.write_bytes(content)
-    assert refuse_file(path) == f"its record {record} is damaged: its checksum differs"
+    assert refuse_file(path) == f"{told}: Bad CRC-32 for file 'archive/{record}'"
 
 
 def test_a_file_that_shrinks_after_it_was_opened_is_told(tmp_path: pathlib.Path) -> None:
@@ -70,7 +73,7 @@ def test_a_file_that_shrinks_after_it_was_opened_is_told(tmp_path: pathlib.Path)
     with path.open("rb") as file:
         opened = TorchFile(path, file)
         path.write_bytes(b"")
-        with pytest.raises(TensorFileError, match=r"its record data/0 is damaged"):
+        with pytest.raises(TensorFileError, match="it is damaged: it ends too early"):
             opened.read("x")
 
 
@@ -128,13 +131,24 @@ def _rename_to_the_first(content: bytearray, entries: Iterator[int]) -> None:
     content[second + 46 : second + 46 + 16] = b"archive/data.pkl"
 
 
+def _leave_checksums_out(content: bytearray, entries: Iterator[int]) -> None:
+    for at in entries:
+        content[at + 16 : at + 20] = bytes(4)
+
+
+def test_a_file_without_checksums_is_read(tmp_path: pathlib.Path) -> None:
+    """As `torch.serialization.set_crc32_options(False)` has it, torch writes zeros for them."""
+    path = write_archive(tmp_path / "x.bin", _ONE_VECTOR, {"0": struct.pack("<2f", 1.5, -2)})
+    assert read_file(edit_directory(path, _leave_checksums_out))["x"].tolist() == [1.5, -2]
+
+
 @pytest.mark.parametrize(
     ("edit", "fault"),
     [
         (_encrypt, "its record archive/data.pkl is compressed or encrypted"),
-        (_overlap, "its record archive/data/key overlaps another"),
-        (_enlarge, "its record archive/data/key overlaps another"),
-        (_send_beyond, "it ends before its record archive/data/key"),
+        (_overlap, "it is damaged: File name in directory"),
+        (_enlarge, "its record data.pkl is damaged: "),
+        (_send_beyond, "its record archive/data/key has no header"),
         (_send_to_zeros, "its record archive/data/key has no header"),
         (_rename_to_the_first, "it has 2 records of the name archive/data.pkl"),
     ],
@@ -145,7 +159,7 @@ def test_a_directory_that_lies_is_refused(
     """Encrypted, two records in one place, one into the next, beyond the end, nowhere, twice."""
     content = program(table({"x": vector(key="key")}))
     path = write_archive(tmp_path / "x.bin", content, {"key": bytes(8)})
-    assert refuse_file(edit_directory(path, edit)) == fault
+    assert refuse_file(edit_directory(path, edit)).startswith(fault)
 
 
 def test_a_directory_of_any_size_is_not_read(tmp_path: pathlib.Path) -> None:
