@@ -16,8 +16,8 @@ from gpt2cli.settings import Settings
 from gpt2cli.terminal.tables import format_size
 
 if TYPE_CHECKING:
-    from gpt2cli.doctor.diagnosis import Cuda, Diagnosis, Step
-    from gpt2cli.doctor.surroundings import CheckedModel, HubAnswer
+    from gpt2cli.doctor.diagnosis import Cuda, Diagnosis, HubAnswer, Step
+    from gpt2cli.store.catalogue import CachedModel
 
 _WIDTH: Final = 11  # of the longest name, and two spaces
 _ABSENT: Final = "No such file"
@@ -95,7 +95,7 @@ def format_diagnosis(diagnosis: "Diagnosis", *, json: bool) -> str:
     """Return a diagnosis as one line of JSON, or as lines."""
     if json:
         # Not by gpt2cli.records, which imports what may be broken.
-        return json_format.dumps(asdict(diagnosis), ensure_ascii=False) + "\n"
+        return json_format.dumps(asdict(diagnosis), ensure_ascii=False, default=str) + "\n"
     return "".join(f"{name:{_WIDTH}}{text}\n" for name, text in _list_lines(diagnosis))
 
 
@@ -156,7 +156,7 @@ def _describe_hub(hub: "HubAnswer") -> str:
     return f"{hub.endpoint}: answers after {hub.seconds:.2f} s"
 
 
-def _describe_models(models: "Sequence[CheckedModel]", *, verified: bool) -> str:
+def _describe_models(models: "Sequence[CachedModel]", *, verified: bool) -> str:
     damaged = sum(model.fault is not None for model in models)
     checked = "read whole" if verified else "--verify reads them whole"
     own = sum(not model.cached for model in models)

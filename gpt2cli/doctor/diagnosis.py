@@ -4,33 +4,33 @@ Nothing here may fail because something else is broken: its task is to say what 
 needs ONNX Runtime is imported where its failure is caught.
 """
 
+import os
 import platform
+import shutil
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from gpt2cli.config import ModelConfig
-from gpt2cli.doctor.surroundings import (
-    CheckedModel,
-    HubAnswer,
-    Place,
-    ask_hub,
-    check_models,
-    list_places,
-    look_at,
-)
 from gpt2cli.errors import Gpt2Error, Spelling, UsageError
 from gpt2cli.machine import ONE_RUNTIME_PIP, RUNTIMES, count_cores, find_cpu_name, find_versions
-from gpt2cli.store.hub import find_offline_variable
+from gpt2cli.store.catalogue import CachedModel, find_fault, list_cached, summarise_folder
+from gpt2cli.store.exports import spare_models_folder
+from gpt2cli.store.hub import answer_within, find_offline_variable
+from gpt2cli.store.memory import cache_folder, state_folder
 from gpt2cli.store.store import Listener
+from gpt2cli.terminal.notes import Notes
 
-_PACKAGES: Final = (
-    *("gpt2", *RUNTIMES, "onnx", "numpy", "tokenizers", "huggingface-hub", "llguidance"),
-)
+_PACKAGES: Final = "gpt2", *RUNTIMES, "onnx", "numpy", "tokenizers", "huggingface-hub", "llguidance"
 _MODEL: Final = "starter"
 _WARM_STEPS: Final = 3
+_HUB: Final = "https://huggingface.co"
+_ASK_SECONDS: Final = 4.0
+_SERVER_FAULTS: Final = 500  # HTTP statuses from here on
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,27 @@ class Cuda:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of ours, or of huggingface_hub's."""
+
+    name: str
+    path: str
+    size: int  # bytes
+    free: int  # bytes
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HubAnswer:
+    """Whether the hub can be reached; None: it was not asked."""
+
+    endpoint: str
+    reached: bool | None
+    seconds: float | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Something that does not work, or not well; `advice` says how to fix it."""
 
@@ -78,7 +99,7 @@ class Diagnosis:
     step: Step
     places: Sequence[Place]
     hub: HubAnswer
-    models: Sequence[CheckedModel]
+    models: Sequence[CachedModel]
     verified: bool
     problems: Sequence[Problem]
     works: bool
@@ -104,7 +125,7 @@ def diagnose(
     providers, cuda, broken = _look_at_runtime()
     listener.stage("reading the models")
     # Before a damaged starter is exported again.
-    models = list(check_models(verify=verify, folders=folders))
+    models = check_models(verify=verify, folders=folders)
     step = Step(asked, reason=broken)
     if broken is None:
         listener.stage(f"running a step of {_MODEL}")
@@ -135,7 +156,7 @@ def find_problems(
     cuda: Cuda,
     step: Step,
     hub: HubAnswer,
-    models: Sequence[CheckedModel],
+    models: Sequence[CachedModel],
 ) -> Iterator[Problem]:
     """Yield what does not work, the worst first."""
     reason = step.reason or ""
@@ -155,7 +176,7 @@ def find_problems(
         yield Problem(told, "models that are on this machine still run")
     for model in models:
         if model.fault is not None:
-            advice = f"gpt2 models rm {Path(model.path).name}" if model.cached else None
+            advice = f"gpt2 models rm {model.path.name}" if model.cached else None
             yield Problem(model.fault, advice)
 
 
@@ -185,7 +206,8 @@ def _run_step(asked: str, spell: Spelling) -> Step:
 
     try:
         config = ModelConfig(model=_MODEL, device=asked, offline=True)
-        model = load_model(config, max_slots=1, listener=_Silent())
+        # Silently: what would be noted stands in the diagnosis.
+        model = load_model(config, max_slots=1, listener=Notes(quiet=True))
         engine = model.engine
         engine.extend(0, [0], [0])
         seconds = []
@@ -203,22 +225,73 @@ def _run_step(asked: str, spell: Spelling) -> Step:
     return Step(asked, str(engine.device), precision, 1000 * min(seconds), model.device_reason)
 
 
-class _Silent:
-    """Discards notes while loading: the diagnosis has it all."""
-
-    watched = False
-
-    def note(self, text: str) -> None:
-        """Take a sentence."""
-
-    def stage(self, text: str) -> None:
-        """Take what goes on."""
-
-    def pause(self) -> None:
-        """Do nothing: nothing is shown."""
-
-
 def _is_older(version: str | None, needed: str | None) -> bool:
     """Compare major versions: within one an older driver runs newer libraries."""
     majors = [(text or "").partition(".")[0] for text in (version, needed)]
     return all(majors) and int(majors[0]) < int(majors[1])
+
+
+def list_places() -> dict[str, Path]:
+    """Return our folders and the hub's own cache, by name."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    hub = Path(os.environ.get("HF_HOME") or Path(home) / "huggingface") / "hub"
+    hub = Path(os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE") or hub)
+    spare = spare_models_folder()
+    return {
+        "cache": cache_folder(),
+        **({"spare": spare} if spare.exists() else {}),
+        "state": state_folder(),
+        "hub-cache": hub.expanduser(),
+    }
+
+
+def look_at(name: str, path: Path) -> Place:
+    """Return a folder's size, and whether it can be written or created; nothing is written."""
+    size = 0
+    for folder, _, files in os.walk(path):
+        for file in files:
+            try:
+                size += os.lstat(os.path.join(folder, file)).st_size  # noqa: PTH118
+            except OSError:
+                continue
+    there = next((folder for folder in (path, *path.parents) if folder.is_dir()), Path("/"))
+    try:
+        free = shutil.disk_usage(there).free
+    except OSError:
+        free = 0
+    return Place(name, str(path), size, free, os.access(there, os.W_OK | os.X_OK))
+
+
+def check_models(*, verify: bool, folders: Sequence[Path] = ()) -> list[CachedModel]:
+    """Return the cached models, then the user's own; `verify` reads them whole for their faults."""
+    own = [replace(summarise_folder(folder), cached=False) for folder in folders]
+    models = [*list_cached(), *own]
+    return [replace(model, fault=find_fault(model)) for model in models] if verify else models
+
+
+def ask_hub(*, offline: bool, ask: Callable[[str], None] | None = None) -> HubAnswer:
+    """Ask the hub for an answer of any kind, for some seconds at most."""
+    endpoint = os.environ.get("HF_ENDPOINT", _HUB).rstrip("/")
+    if offline:
+        return HubAnswer(endpoint, None)
+    started = time.monotonic()
+    try:
+        answer_within(_ASK_SECONDS, lambda: (ask or _ask)(endpoint))
+    except Exception as error:  # a proxy's, a name server's, TLS's
+        reason = getattr(error, "reason", error)
+        told = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+        return HubAnswer(endpoint, False, reason=told)
+    return HubAnswer(endpoint, True, time.monotonic() - started)
+
+
+def _ask(endpoint: str) -> None:
+    """Ask for the default model's config: some networks let the hub's front page through alone."""
+    url = f"{endpoint}/openai-community/gpt2/resolve/main/config.json"
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, method="HEAD"), timeout=_ASK_SECONDS
+        ):
+            return
+    except urllib.error.HTTPError as error:
+        if error.code >= _SERVER_FAULTS:
+            raise

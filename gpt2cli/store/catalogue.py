@@ -16,7 +16,7 @@ from gpt2cli.store.names import HUB_ALIASES, STARTER, parse_name
 
 @dataclass(frozen=True, slots=True)
 class CachedModel:
-    """One exported model in the cache."""
+    """One exported model in the cache, or a model folder of the user's own."""
 
     name: str
     revision: str | None  # the commit of a hub model
@@ -24,6 +24,7 @@ class CachedModel:
     size: int  # bytes
     path: Path
     fault: str | None = None  # why it cannot be used
+    cached: bool = True
 
 
 def list_cached() -> list[CachedModel]:

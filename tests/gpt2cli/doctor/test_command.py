@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from gpt2cli.doctor.command import format_diagnosis
-from gpt2cli.doctor.diagnosis import Cuda, Diagnosis, Problem, Step
-from gpt2cli.doctor.surroundings import CheckedModel, HubAnswer, Place
+from gpt2cli.doctor.diagnosis import Cuda, Diagnosis, HubAnswer, Place, Problem, Step
+from gpt2cli.store.catalogue import CachedModel
 from tests.gpt2cli.runner import error_line, invoke
 
 
@@ -51,7 +51,8 @@ def test_a_damaged_model_is_a_failure_where_it_was_looked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Found by chance it is a problem alone."""
-    broken = CheckedModel("m", "fp32", "/models/m-fp32-1", 1, "/models/m-fp32-1: damaged")
+    path = pathlib.Path("/models/m-fp32-1")
+    broken = CachedModel("m", None, "fp32", 1, path, f"{path}: damaged")
     monkeypatch.setattr("gpt2cli.doctor.diagnosis.check_models", lambda **asked: [broken])
     problem = "problem    /models/m-fp32-1: damaged; gpt2 models rm m-fp32-1\n"
     for options, code in (["--verify"], 1), ([], 0):
@@ -111,7 +112,7 @@ SOUND = Diagnosis(
     step=Step("auto", "cpu", "fp32", 1.26, "no NVIDIA driver"),
     places=[Place("cache", "/c", 1500, 2_000_000, True), Place("state", "/s", 0, 0, False)],
     hub=HubAnswer("https://hub.test", True, 0.123),
-    models=[CheckedModel("starter", "fp32", "/c/s", 9, None)],
+    models=[CachedModel("starter", None, "fp32", 9, pathlib.Path("/c/s"))],
     verified=False,
     problems=[],
     works=True,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpt2cli.doctor.surroundings import check_models
+from gpt2cli.doctor.diagnosis import check_models
 from gpt2cli.errors import ModelError
 from gpt2cli.store.catalogue import describe_model, find_cached, list_cached, remove_cached
 from gpt2cli.store.hub import Hub
