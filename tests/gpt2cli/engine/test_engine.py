@@ -40,7 +40,6 @@ LogitsOf = Callable[[Sequence[int]], NDArray[np.float64]]  # ids -> logits after
 
 
 def make_oracle(checkpoint: pathlib.Path) -> Reference:
-    """Return the NumPy oracle of a checkpoint, its weights in memory."""
     config = read_config(checkpoint)
     with open_checkpoint(checkpoint) as weights:
         arrays = {name: weights.read(name) for name in expected_weights(config)}
@@ -66,13 +65,11 @@ def engine(small: ModelFolder) -> Engine:
 
 
 def ids_of(seed: int, length: int, vocab_size: int = SMALL_SHAPE.vocab_size) -> list[int]:
-    """Return seeded ids."""
     ids: list[int] = np.random.default_rng(seed).integers(0, vocab_size, length).tolist()
     return ids
 
 
 def assert_near(found: NDArray[Any], expected: NDArray[Any]) -> None:
-    """Compare logits within the tolerance."""
     np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
 
 
@@ -94,44 +91,13 @@ def test_a_prefill_gives_the_logits_of_transformers(
     assert_near(found[:, stored.vocabulary_ids], stored.logits)
 
 
-def test_decode_steps_give_the_logits_of_transformers(model_folders: ModelFolders) -> None:
-    """One token after the other from the first on reaches the same stored logits."""
-    case = next(case for case in CASES if case.name == "small")
-    path = model_folders(case.shape, config=case.config, tokenizer="bytes")
-    stored = load_stored(case)
-    engine = Engine(read_model_folder(path), CPU, threads=1)
-    ids = stored.ids.tolist()
-    rows = [engine.extend(0, ids[:1], [0])[0]]
-    rows += [engine.decode([token_id])[0].copy() for token_id in ids[1:]]
-    found = np.stack(rows)[stored.positions][:, stored.vocabulary_ids]
-    assert_near(found, stored.logits)
-
-
-@pytest.mark.parametrize("cuts", [[1], [32], [11, 22], [1, 2, 3, 31]])
-def test_a_prefill_in_pieces_reaches_the_same(
-    engine: Engine, oracle: LogitsOf, cuts: list[int]
-) -> None:
-    """Ids up to the limit, cut in several ways; logits come in the order asked for."""
+def test_logits_come_in_the_order_asked_for(engine: Engine, oracle: LogitsOf) -> None:
+    """Of ids up to the limit, cut in pieces."""
     ids = ids_of(2, LIMIT)
-    edges = [0, *cuts, LIMIT]
-    for start, stop in itertools.pairwise(edges):
+    for start, stop in itertools.pairwise([0, 1, 2, 3, 31, LIMIT]):
         found = engine.extend(0, ids[start:stop], [stop - start - 1, 0])
         assert_near(found, np.stack([oracle(ids[:stop]), oracle(ids[: start + 1])]))
     assert engine.lengths == (LIMIT,)
-
-
-def test_rows_of_different_lengths_are_decoded_together(engine: Engine, oracle: LogitsOf) -> None:
-    """Slots with 1, 2 and 31 ids, two steps: each row has its own positions, up to the limit."""
-    rows = [ids_of(seed, length) for seed, length in ((3, 1), (4, 2), (5, LIMIT - 2))]
-    for slot, ids in enumerate(rows):
-        engine.extend(slot, ids, [len(ids) - 1])
-    for step in range(2):
-        new = ids_of(10 + step, 3)
-        found = engine.decode(new)
-        for slot, token_id in enumerate(new):
-            rows[slot].append(token_id)
-            assert_near(found[slot], oracle(rows[slot]))
-    assert engine.lengths == (3, 4, LIMIT)
 
 
 def test_on_the_cpu_there_can_be_more_slots_than_usual(engine: Engine) -> None:
@@ -145,21 +111,6 @@ def test_on_the_cpu_there_can_be_more_slots_than_usual(engine: Engine) -> None:
     assert engine.lengths == (5, 5, 5, 5)
     decoded = engine.decode([1, 1, 1, 1])
     assert (decoded == decoded[0]).all()
-
-
-def test_a_host_memory_that_is_full_is_told_as_a_devices_is(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With fewer rows as the way out; what was prefilled before still runs."""
-
-    def fail(*arguments: object) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patch, pytest.raises(DeviceFullError, match="the KV cache"):
-        patch.setattr(np, "zeros", fail)
-        engine.extend(0, [1, 2], [1])
-    engine.rewind(0, 0)
-    assert engine.extend(0, [1, 2], [1]).shape == (1, engine.shape.vocab_size)
 
 
 def test_a_full_slot_takes_no_more(engine: Engine) -> None:
@@ -179,30 +130,19 @@ class Twins:
 
     def extend(self, slot: int, ids: Sequence[int]) -> NDArray[np.float32]:
         """Extend a slot of both; the logits after the last id."""
-        last = [len(ids) - 1]
-        return self._same([engine.extend(slot, ids, last)[0] for engine in self._engines])
+        return self._same(lambda engine: engine.extend(slot, ids, [len(ids) - 1])[0])
 
     def decode(self, ids: Sequence[int]) -> NDArray[np.float32]:
         """Decode one id per slot on both."""
-        return self._same([engine.decode(ids).copy() for engine in self._engines])
+        return self._same(lambda engine: engine.decode(ids).copy())
 
-    def fork(self, source: int, target: int) -> None:
-        """Fork on both."""
+    def tell(self, call: str, *arguments: int) -> None:
+        """Fork, rewind or free on both."""
         for engine in self._engines:
-            engine.fork(source, target)
+            getattr(engine, call)(*arguments)
 
-    def rewind(self, slot: int, length: int) -> None:
-        """Rewind on both."""
-        for engine in self._engines:
-            engine.rewind(slot, length)
-
-    def free(self, slot: int) -> None:
-        """Free on both."""
-        for engine in self._engines:
-            engine.free(slot)
-
-    def _same(self, answers: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-        first, second = answers
+    def _same(self, ask: Callable[[Engine], NDArray[np.float32]]) -> NDArray[np.float32]:
+        first, second = map(ask, self._engines)
         assert np.array_equal(first, second)
         return first
 
@@ -211,9 +151,8 @@ class Twins:
 def twins(request: pytest.FixtureRequest, model_folders: ModelFolders) -> tuple[Twins, HostCache]:
     """Return engines for 300 positions: one with a growing cache, one with the device's kind."""
     folder = read_model_folder(model_folders(LONG_SHAPE))
-    growing = HostCache(folder.shape)
-    caches = (growing, DeviceCache(folder.shape, CPU, rows=8))
-    engines = [Engine(folder, CPU, threads=request.param, cache=cache) for cache in caches]
+    growing, fixed = HostCache(folder.shape), DeviceCache(folder.shape, CPU, rows=8)
+    engines = [Engine(folder, CPU, threads=request.param, cache=c) for c in (growing, fixed)]
     return Twins(*engines), growing
 
 
@@ -228,7 +167,7 @@ def test_growing_and_shrinking_change_no_bit(twins: tuple[Twins, HostCache]) -> 
         for step in range(2):
             both.decode(ids_of(20 + step, 2))
             capacities.append(cache.capacity)
-    both.free(0)
+    both.tell("free", 0)
     both.decode([3])
     assert [*capacities, cache.capacity] == [64, 64, 128, 128, 256, 300, 300, 300, 64]
 
@@ -244,7 +183,34 @@ def test_more_rows_change_no_bit(twins: tuple[Twins, HostCache]) -> None:
     assert rows == [1, 2, 4, 4, 8, 8, 8, 8]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), MemoryError()], ids=repr)
+@pytest.mark.parametrize("made", range(4))
+def test_growing_that_is_cut_short_is_ended_by_the_next_call(
+    model_folders: ModelFolders, monkeypatch: pytest.MonkeyPatch, end: BaseException, made: int
+) -> None:
+    """Wherever among the layers; a full memory is told as a device's is. No bit changes."""
+    folder = read_model_folder(model_folders(LONG_SHAPE))
+    whole, cut = (Engine(folder, CPU, threads=1) for _ in range(2))
+    both = Twins(whole, cut)
+    for slot in range(3):
+        both.extend(slot, ids_of(slot, 60 + slot))
+    more, room = ids_of(9, 30), iter([np.zeros] * made)
+
+    def make(*arguments: Any) -> Any:
+        if (zeros := next(room, None)) is None:
+            raise end
+        return zeros(*arguments)
+
+    told = DeviceFullError if isinstance(end, MemoryError) else type(end)
+    with monkeypatch.context() as patch, pytest.raises(told):
+        patch.setattr(np, "zeros", make)
+        cut.extend(0, more, [29])
+    both.decode([1, 2, 3])
+    both.extend(0, more)
+    both.decode([1, 2, 3])
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_any_order_of_calls_gives_right_logits(
     small: ModelFolder, oracle: LogitsOf, seed: int
 ) -> None:
@@ -268,13 +234,13 @@ def test_any_order_of_calls_gives_right_logits(
             rows = [[*row, token_id] for row, token_id in zip(rows, ids, strict=True)]
             assert_near(both.decode(ids), np.stack([oracle(row) for row in rows]))
         elif call == "fork" and slot != target:
-            both.fork(slot, target)
+            both.tell(call, slot, target)
             rows[target : target + 1] = [rows[slot]]
         elif call == "rewind":
             rows[slot] = rows[slot][: int(draw.integers(0, len(rows[slot]) + 1))]
-            both.rewind(slot, len(rows[slot]))
+            both.tell(call, slot, len(rows[slot]))
         elif call == "free":
-            both.free(slot)
+            both.tell("free", slot)
             rows[slot] = rows[-1]
             rows.pop()
 

@@ -27,7 +27,8 @@ def maps(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pat
 
 
 def line(start: int, stop: int, mode: str = "rw-p", inode: int = 0, name: str = "") -> str:
-    return f"{start:x}-{stop:x} {mode} 00000000 00:00 {inode} {name}\n"
+    """Return a line of Linux's list, from megabyte to megabyte."""
+    return f"{start * _MB:x}-{stop * _MB:x} {mode} 00000000 00:00 {inode} {name}\n"
 
 
 def take_all(pages: HugePages, steps: int) -> None:
@@ -35,50 +36,39 @@ def take_all(pages: HugePages, steps: int) -> None:
         pages.step()
 
 
-def watch(maps: pathlib.Path, after: str, advise: huge_pages.Advise) -> HugePages:
-    """Return what is to move all that is mapped in `after`: nothing was there before."""
-    maps.write_text("")
-    pages = HugePages(advise)
-    maps.write_text(after)
-    return pages
-
-
-def test_a_step_moves_four_whole_huge_pages(maps: pathlib.Path) -> None:
-    """Ends that fill no huge page of 2 MB stay; after the last page nothing is asked."""
+@pytest.mark.parametrize(
+    ("before", "after", "moved"),
+    [
+        # Ends that fill no huge page of 2 MB stay.
+        ("", line(1, 12) + line(40, 43), [2, 4, 6, 8, 10, 40]),
+        # What was there before is not moved, though Linux tells it as one with what has come since.
+        (line(2, 6), line(2, 10), [6, 8]),
+        # The heap is; files, stacks, code and what is shared or reserved are not.
+        (
+            "",
+            line(2, 4, inode=7, name="/lib/libc.so")
+            + line(4, 6, mode="r-xp")
+            + line(6, 8, mode="rw-s")
+            + line(8, 10, mode="---p")
+            + line(10, 12, name="[stack]")
+            + line(12, 14, name="[heap]"),
+            [12],
+        ),
+    ],
+    ids=["whole", "new", "private"],
+)
+def test_steps_move_whole_pages_of_new_private_memory(
+    maps: pathlib.Path, before: str, after: str, moved: list[int]
+) -> None:
+    """Four pages a step; after the last page nothing is asked."""
+    maps.write_text(before)
     asked: list[tuple[int, int]] = []
-    after = line(_MB, 12 * _MB) + line(40 * _MB, 43 * _MB)
-    pages = watch(maps, after, lambda *page: asked.append(page))
+    pages = HugePages(lambda *page: asked.append(page))
+    maps.write_text(after)
     pages.step()
-    assert asked == [(start * _MB, 2 * _MB) for start in (2, 4, 6, 8)]
-    asked.clear()
+    assert len(asked) == min(4, len(moved))
     take_all(pages, 9)
-    assert asked == [(start * _MB, 2 * _MB) for start in (10, 40)]
-
-
-def test_what_was_there_before_is_not_moved(maps: pathlib.Path) -> None:
-    """Even where what has come since lies beside it, and Linux tells them as one."""
-    maps.write_text(line(2 * _MB, 6 * _MB))
-    asked: list[int] = []
-    pages = HugePages(lambda address, length: asked.append(address))
-    maps.write_text(line(2 * _MB, 10 * _MB))
-    take_all(pages, 9)
-    assert asked == [6 * _MB, 8 * _MB]
-
-
-def test_only_private_memory_of_no_file_is_moved(maps: pathlib.Path) -> None:
-    """The heap is; files, stacks, code and what is shared or reserved are not."""
-    place = 2 * _MB
-    asked: list[int] = []
-    after = (
-        line(place, 2 * place, inode=7, name="/lib/libc.so")
-        + line(2 * place, 3 * place, mode="r-xp")
-        + line(3 * place, 4 * place, mode="rw-s")
-        + line(4 * place, 5 * place, mode="---p")
-        + line(5 * place, 6 * place, name="[stack]")
-        + line(6 * place, 7 * place, name="[heap]")
-    )
-    take_all(watch(maps, after, lambda address, length: asked.append(address)), 9)
-    assert asked == [6 * place]
+    assert asked == [(start * _MB, 2 * _MB) for start in moved]
 
 
 def test_after_slow_pages_the_next_ones_wait(
@@ -90,7 +80,9 @@ def test_after_slow_pages_the_next_ones_wait(
     monkeypatch.setattr(
         "gpt2cli.engine.huge_pages.time.perf_counter", lambda: 0.01 if asked else 0.0
     )
-    pages = watch(maps, line(0, 32 * _MB), lambda address, length: asked.append(address))
+    maps.write_text("")
+    pages = HugePages(lambda address, length: asked.append(address))
+    maps.write_text(line(0, 32))
     take_all(pages, 1 + 64)
     assert len(asked) == 4
     take_all(pages, 2)
