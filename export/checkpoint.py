@@ -38,8 +38,8 @@ _OTHER_WEIGHTS: Final = (
     "model.ckpt.index",
 )
 
-_DTYPES: Final = ("F32", "F16", "BF16", "F64")
-_DTYPES_IN_WORDS: Final = f"{', '.join(_DTYPES[:-1])} or {_DTYPES[-1]}"
+FLOATS: Final = ("F32", "F16", "BF16", "F64")
+_FLOATS_IN_WORDS: Final = f"{', '.join(FLOATS[:-1])} or {FLOATS[-1]}"
 # Weights whose number of rows a field of config.json tells.
 _SIZE_FIELDS: Final[Mapping[str, str]] = {
     "wte.weight": "vocab_size",
@@ -47,7 +47,7 @@ _SIZE_FIELDS: Final[Mapping[str, str]] = {
     "wpe.weight": "n_positions",
 }
 # Causal-mask buffers of older checkpoints; the graph has its own mask.
-_MASK_BUFFER: Final = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
+MASK_BUFFER: Final = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
 
 
 class Checkpoint:
@@ -87,7 +87,7 @@ class Checkpoint:
         unknown = sorted(
             stored
             for n, stored in self._stored_names.items()
-            if n not in expected and n not in tied_head and not _MASK_BUFFER.fullmatch(n)
+            if n not in expected and n not in tied_head and not MASK_BUFFER.fullmatch(n)
         )
         if unknown:
             faults.append(_describe_unknown(unknown))
@@ -101,8 +101,8 @@ class Checkpoint:
     def _find_tensor_faults(self, name: str, shape: Shape) -> list[str]:
         stored = self._file.tensors[self._stored_names[name]]
         faults = []
-        if stored.dtype not in _DTYPES:
-            faults.append(f"{name}: expected dtype {_DTYPES_IN_WORDS}, found {stored.dtype}")
+        if stored.dtype not in FLOATS:
+            faults.append(f"{name}: expected dtype {_FLOATS_IN_WORDS}, found {stored.dtype}")
         if stored.shape != shape:
             faults.append(_describe_shape(name, shape, stored.shape))
         if faults:
@@ -196,12 +196,12 @@ def open_checkpoint(folder: Path) -> Iterator[Checkpoint]:
 
 def _open_weights(path: Path, file_type: FileType, opened: ExitStack) -> TensorFile:
     if path.name.endswith(_INDEX_SUFFIX):
-        return ShardedFile(path, lambda shard: _open_file(shard, file_type, opened))
-    return _open_file(path, file_type, opened)
+        return ShardedFile(path, lambda shard: open_file(shard, file_type, opened))
+    return open_file(path, file_type, opened)
 
 
-def _open_file(path: Path, file_type: FileType, opened: ExitStack) -> TensorFile:
-    """Open one file of tensors; the stack closes it."""
+def open_file(path: Path, file_type: FileType, opened: ExitStack) -> TensorFile:
+    """Open one file of tensors, which the stack closes, or raise CheckpointError."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
             raise TensorFileError("it is a folder, pipe or device, expected a file")

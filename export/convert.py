@@ -14,6 +14,8 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from export.adapted import Adapted
+from export.adapter import open_adapters
 from export.attention import AttentionForm, can_be_grouped
 from export.check import check_full, check_short
 from export.checkpoint import open_checkpoint
@@ -55,6 +57,7 @@ def convert(
     source: Path,
     out: Path,
     *,
+    adapters: Sequence[Path] = (),
     precision: Precision = Precision.FP32,
     origin: Mapping[str, Any] | None = None,
     full_check: bool = False,
@@ -64,8 +67,9 @@ def convert(
 ) -> None:
     """Write the model folder `out` from the checkpoint folder `source`.
 
-    `origin` is stored as the folder's source (default: the checkpoint's path); `report` is told
-    each stage as it begins, and `note` what the user should know of the checkpoint, a line each.
+    `adapters` are folders of adapters that are merged into it, one after the other. `origin` is
+    stored as the folder's source (default: the paths); `report` is told each stage as it begins,
+    and `note` what the user should know of the checkpoint, a line each.
     An existing model folder is replaced with `force`.
 
     Raises:
@@ -76,15 +80,22 @@ def convert(
     put_back(out)
     _refuse_taken(out, force=force)
     report("reading the checkpoint")
-    config, facts = _read_valid(source)
-    with open_checkpoint(source) as weights, _written_whole(out, force=force) as folder:
-        for notes in filter(None, (weights.notes, facts.notes)):
+    origin = origin or _describe_origin(source, adapters)
+    base, facts = _read_valid(source, adapters)
+    with (
+        _open_weights(source, base, adapters) as weights,
+        _written_whole(out, force=force) as folder,
+    ):
+        config = weights.config
+        name = str(origin.get("repo") or origin.get("name") or origin.get("path") or source)
+        of_weights = [*weights.notes, *weights.find_other_bases(name)]
+        for notes in filter(None, (of_weights, facts.notes)):
             note(as_one_line("; ".join(notes)))
         report("writing the graph and the weights")
         faults = write_model(folder, config, weights, STORAGES[precision])
         if faults:
             raise CheckpointError(source, faults)
-        write_descriptions(source, folder, facts)
+        write_descriptions(source, folder, facts, changed=weights.changed_fields)
         report("checking the graph against the NumPy reference")
         graphs, exact = find_graphs(folder), precision is Precision.FP32
         written = weights if exact else FolderWeights(folder / MODEL_FILE)
@@ -96,15 +107,25 @@ def convert(
             folder, config, facts, graph_version=GRAPH_VERSION, precision=precision.value
         )
         manifest |= {
-            "source": {"path": str(source.resolve())} if origin is None else origin,
+            "source": origin,
             "onnx": onnx.__version__,
             "checked": [{"onnxruntime": onnxruntime.__version__, "provider": CPU_PROVIDER}],
         }
         write_manifest(folder, manifest)
 
 
-def _read_valid(source: Path) -> tuple[GPT2Config, TokenizerFacts]:
-    """Validate config, tokenizer and weights, and report the faults of all three at once."""
+def _describe_origin(source: Path, adapters: Sequence[Path]) -> Mapping[str, Any]:
+    origin: dict[str, Any] = {"path": str(source.resolve())}
+    if adapters:
+        origin["adapters"] = [{"path": str(adapter.resolve())} for adapter in adapters]
+    return origin
+
+
+def _read_valid(source: Path, adapters: Sequence[Path]) -> tuple[GPT2Config, TokenizerFacts]:
+    """Validate config, tokenizer and weights, and report the faults of all three at once.
+
+    Then the adapters: whether they fit can be told only of a checkpoint that has no faults.
+    """
     faults: list[str] = []
     config, facts = None, None
     try:
@@ -116,9 +137,14 @@ def _read_valid(source: Path) -> tuple[GPT2Config, TokenizerFacts]:
         config = read_config(source)
     with _gathering(faults), open_checkpoint(source) as weights:
         faults += weights.find_faults(config) if config else []
-    with _gathering(faults):
-        if config:
-            facts = read_facts(source, config)
+    adapted, tokenizer = config, source
+    if config and adapters and not faults:
+        with _gathering(faults), _open_weights(source, config, adapters) as merged:
+            faults += merged.find_faults()
+            adapted, tokenizer = merged.config, merged.tokenizer_folder or source
+    with _gathering(faults, tokenizer if tokenizer != source else None):
+        if adapted:
+            facts = read_facts(tokenizer, adapted)
         else:
             read_tokenizer(source)  # for its faults
     if faults or config is None or facts is None:
@@ -127,11 +153,18 @@ def _read_valid(source: Path) -> tuple[GPT2Config, TokenizerFacts]:
 
 
 @contextmanager
-def _gathering(faults: list[str]) -> Iterator[None]:
+def _open_weights(source: Path, config: GPT2Config, adapters: Sequence[Path]) -> Iterator[Adapted]:
+    """Open a checkpoint's weights with adapters merged into them; `config` is the checkpoint's."""
+    with open_checkpoint(source) as base, open_adapters(source, adapters) as opened:
+        yield Adapted(base, config, opened)
+
+
+@contextmanager
+def _gathering(faults: list[str], adapter: Path | None = None) -> Iterator[None]:
     try:
         yield
     except CheckpointError as error:
-        faults += error.faults
+        faults += [f"adapter {adapter}: {f}" if adapter else f for f in error.faults]
     except OSError as error:  # a folder that may not be entered
         faults.append(f"cannot be read: {error.strerror}")
 

@@ -6,11 +6,11 @@ Needs neither onnx nor the weights: who wants the tokenizer alone has no other p
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from export.config import GPT2Config, read_config
+from export.config import GPT2Config, read_config, read_object
 from export.tokenizer import TokenizerFacts, read_facts
 
 # Two graph files, which share the weights.
@@ -18,7 +18,8 @@ MODEL_FILE: Final = "model.onnx"  # for every provider
 CPU_MODEL_FILE: Final = "model_cpu.onnx"  # the form that the CPU computes faster, where it can
 MANIFEST_FILE: Final = "export.json"
 TOKENIZER_FILE: Final = "tokenizer.json"
-COPIED_FILES: Final = ("config.json", "generation_config.json")
+CONFIG_FILE: Final = "config.json"
+COPIED_FILES: Final = (CONFIG_FILE, "generation_config.json")
 
 
 def find_graphs(folder: Path) -> list[Path]:
@@ -28,23 +29,40 @@ def find_graphs(folder: Path) -> list[Path]:
 
 
 def write_tokenizer_folder(
-    source: Path, folder: Path, *, graph_version: int, origin: Mapping[str, Any]
+    source: Path,
+    folder: Path,
+    *,
+    adapters: Sequence[Path] = (),
+    graph_version: int,
+    origin: Mapping[str, Any],
 ) -> None:
     """Write into `folder` what a model folder of `source` has beside graph and weights.
 
+    `adapters` may change its vocabulary.
+
     Raises:
-        CheckpointError: with what is wrong with the configuration or the tokenizer.
+        CheckpointError: with what is wrong with the configuration, the tokenizer or an adapter.
         OSError: if it cannot be written.
     """
     config = read_config(source)
-    facts = read_facts(source, config)
+    tokenizer = source
+    if adapters:  # which are tensors
+        from export.adapter import find_tokenizer, open_adapters, resize
+
+        with open_adapters(source, adapters) as opened:
+            config, tokenizer = resize(config, opened), find_tokenizer(opened) or source
+    facts = read_facts(tokenizer, config)
     write_descriptions(source, folder, facts)
     manifest = describe(folder, config, facts, graph_version=graph_version, precision="fp32")
     write_manifest(folder, manifest | {"source": origin, "checked": []})
 
 
-def write_descriptions(source: Path, folder: Path, facts: TokenizerFacts) -> None:
+def write_descriptions(
+    source: Path, folder: Path, facts: TokenizerFacts, *, changed: Mapping[str, Any] | None = None
+) -> None:
     """Write a checkpoint's configuration and its tokenizer into a model folder.
+
+    `changed`: fields of config.json that are no longer the checkpoint's.
 
     Raises:
         OSError: if they cannot be written.
@@ -52,6 +70,9 @@ def write_descriptions(source: Path, folder: Path, facts: TokenizerFacts) -> Non
     for name in COPIED_FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
+    if changed:
+        fields = {**read_object(source / CONFIG_FILE), **changed}
+        (folder / CONFIG_FILE).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
     # Not Tokenizer.save (0.23.3): on a full disk it raises a bare Exception.
     (folder / TOKENIZER_FILE).write_text(facts.tokenizer.to_str(), encoding="utf-8")
 

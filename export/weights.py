@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 # Heads of other tasks, beside the language model's: those of transformers' GPT2DoubleHeadsModel,
 # GPT2ForSequenceClassification, …TokenClassification and …QuestionAnswering, and of trl and its
 # like. A list, since of an unknown name nobody can say that the text does not depend on it.
-_OTHER_HEAD: Final = re.compile(
+OTHER_HEAD: Final = re.compile(
     r"(multiple_choice_head|score|classifier|qa_outputs|v_head|value_head|reward_head)\..+"
 )
 _OLDER_NAMES: Final[Mapping[str, str]] = {"lm_head.decoder.weight": "lm_head.weight"}  # DialoGPT
@@ -86,7 +86,7 @@ def find_published(names: Collection[str]) -> WeightNames:
     renamed: list[str] = []
     for name in sorted(names):
         bare = name.removeprefix(prefix)
-        if head := _OTHER_HEAD.fullmatch(bare):
+        if head := OTHER_HEAD.fullmatch(bare):
             heads.add(f"{head[1]}.*")
             continue
         published = _OLDER_NAMES.get(bare, bare.removeprefix("transformer."))
