@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,13 @@ from export.config import GPT2Config, read_object
 from export.errors import CheckpointError, list_some
 from export.safetensors_file import SafetensorsFile, TensorFile, TensorFileError, TensorInfo
 from export.small_files import LFS_POINTER
+from export.tensorflow_file import TensorflowFile, TensorflowShard
+from export.tensorflow_index import TensorflowIndex
+from export.tensorflow_steps import INDEX_SUFFIX, choose_name
 from export.torch_file import TorchFile
 from export.weights import Array, Shape, expected_weights, find_published
 
+_Opened = TypeVar("_Opened")
 FileType = Callable[[Path, BinaryIO], TensorFile]
 
 # What holds a checkpoint's weights: the first that is there counts, as in transformers. An index
@@ -35,7 +39,6 @@ _OTHER_WEIGHTS: Final = (
     "tf_model.h5",
     "flax_model.msgpack",
     "rust_model.ot",
-    "model.ckpt.index",
 )
 
 FLOATS: Final = ("F32", "F16", "BF16", "F64")
@@ -53,12 +56,13 @@ MASK_BUFFER: Final = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
 class Checkpoint:
     """The weights of one checkpoint folder; holds no array, reads each when asked."""
 
-    def __init__(self, folder: Path, file: TensorFile) -> None:
+    def __init__(self, folder: Path, file: TensorFile, notes: Sequence[str] = ()) -> None:
         self._folder = folder
         self._file = file
         self._names = find_published(file.tensors)
         self._stored_names = self._names.stored
-        self.notes: Sequence[str] = self._names.notes  # what the user should know of the names
+        # What the user should know of the choice of files, and of the names.
+        self.notes: Sequence[str] = [*notes, *self._names.notes]
 
     def read(self, name: str) -> Array:
         """Return one weight as float32, in its published shape.
@@ -180,18 +184,23 @@ def _is_plain(name: str) -> bool:
 
 
 @contextmanager
-def open_checkpoint(folder: Path) -> Iterator[Checkpoint]:
-    """Open the weights of a checkpoint folder: the first of the kinds in `WEIGHTS_FILES`.
+def open_checkpoint(folder: Path, step: int | None = None) -> Iterator[Checkpoint]:
+    """Open the weights of a folder: the first of `WEIGHTS_FILES`, else a TensorFlow checkpoint.
+
+    With `step` it is the TensorFlow checkpoint of that step.
 
     Raises:
         CheckpointError: if there are none, or they cannot be read.
     """
     with ExitStack() as opened:
-        for name, file_type in WEIGHTS_FILES.items():
+        for name, file_type in WEIGHTS_FILES.items() if step is None else ():
             if (folder / name).exists() or (folder / name).is_symlink():
                 yield Checkpoint(folder, _open_weights(folder / name, file_type, opened))
                 return
-        raise CheckpointError(folder, [_describe_missing(folder)])
+        chosen = choose_name(folder, step)
+        if chosen is None:
+            raise CheckpointError(folder, [_describe_missing(folder)])
+        yield Checkpoint(folder, _open_tensorflow(folder, chosen.name, opened), chosen.notes)
 
 
 def _open_weights(path: Path, file_type: FileType, opened: ExitStack) -> TensorFile:
@@ -200,8 +209,24 @@ def _open_weights(path: Path, file_type: FileType, opened: ExitStack) -> TensorF
     return open_file(path, file_type, opened)
 
 
-def open_file(path: Path, file_type: FileType, opened: ExitStack) -> TensorFile:
-    """Open one file of tensors, which the stack closes, or raise CheckpointError."""
+def _open_tensorflow(folder: Path, name: str, opened: ExitStack) -> TensorFile:
+    index_path = folder / f"{name}{INDEX_SUFFIX}"
+    index = open_file(index_path, TensorflowIndex, opened)
+
+    def open_shard(number: int) -> TensorflowShard:
+        shard = f"{name}.data-{number:05d}-of-{index.shards:05d}"
+        return open_file(folder / shard, TensorflowShard, opened)
+
+    try:
+        return TensorflowFile(index, open_shard)
+    except TensorFileError as error:
+        raise CheckpointError(folder, [f"{index_path.name}: {error}"]) from error
+
+
+def open_file(
+    path: Path, file_type: Callable[[Path, BinaryIO], _Opened], opened: ExitStack
+) -> _Opened:
+    """Open one file, which the stack closes, or raise CheckpointError."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
             raise TensorFileError("it is a folder, pipe or device, expected a file")
@@ -231,7 +256,7 @@ def _describe_missing(folder: Path) -> str:
 def _describe_shape(name: str, expected: Shape, found: Shape) -> str:
     fault = f"{name}: expected shape {list(expected)}, found {list(found)}"
     if name in _SIZE_FIELDS and found[1:] == expected[1:]:
-        return f"{fault} ({_SIZE_FIELDS[name]} in config.json is {expected[0]})"
+        return f"{fault} (the config has {_SIZE_FIELDS[name]} {expected[0]})"
     if found == expected[::-1]:
         return f"{fault} (transposed, as torch.nn.Linear keeps it; GPT-2's are Conv1D's)"
     return fault

@@ -15,6 +15,9 @@ from typing import Any, Final
 
 from export import small_files
 from export.errors import CheckpointError
+from export.hparams import HPARAMS_FILE, as_config, find_hparams_faults
+
+CONFIG_FILE: Final = "config.json"
 
 # Hugging Face's ACT2FN name -> the formula that export/graph.py and export/reference.py implement.
 ACTIVATIONS: Final[Mapping[str, str]] = {
@@ -235,15 +238,34 @@ def _refuse_own_code(auto_map: object, faults: list[str]) -> None:
 
 
 def _read_files(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return what config.json and generation_config.json hold; the second may be missing."""
-    found: dict[str, Mapping[str, Any]] = {}
+    """Return what the configuration and generation_config.json hold; the second may be missing."""
+    raw: Mapping[str, Any] = {}
+    generation: Mapping[str, Any] = {}
     faults: list[str] = []
-    for name in ("config.json", "generation_config.json"):
-        if name == "config.json" or (folder / name).exists():
-            try:
-                found[name] = read_object(folder / name)
-            except CheckpointError as error:
-                faults += error.faults
+    try:
+        raw = read_raw(folder)
+    except CheckpointError as error:
+        faults += error.faults
+    try:
+        if (folder / "generation_config.json").exists():
+            generation = read_object(folder / "generation_config.json")
+    except CheckpointError as error:
+        faults += error.faults
     if faults:
         raise CheckpointError(folder, faults)
-    return found["config.json"], found.get("generation_config.json", {})
+    return raw, generation
+
+
+def read_raw(folder: Path) -> Mapping[str, Any]:
+    """Return what `config.json` holds, or what `hparams.json` means where there is none.
+
+    Raises:
+        CheckpointError: if neither is there, or the file cannot be read.
+    """
+    if (folder / CONFIG_FILE).exists() or not (folder / HPARAMS_FILE).exists():
+        return read_object(folder / CONFIG_FILE)
+    hparams = read_object(folder / HPARAMS_FILE)
+    faults = find_hparams_faults(hparams)
+    if faults:
+        raise CheckpointError(folder, faults)
+    return as_config(hparams)

@@ -57,6 +57,7 @@ def convert(
     source: Path,
     out: Path,
     *,
+    step: int | None = None,
     adapters: Sequence[Path] = (),
     precision: Precision = Precision.FP32,
     origin: Mapping[str, Any] | None = None,
@@ -67,9 +68,10 @@ def convert(
 ) -> None:
     """Write the model folder `out` from the checkpoint folder `source`.
 
-    `adapters` are folders of adapters that are merged into it, one after the other. `origin` is
-    stored as the folder's source (default: the paths); `report` is told each stage as it begins,
-    and `note` what the user should know of the checkpoint, a line each.
+    `step` is that of a TensorFlow checkpoint (default: `export.tensorflow_steps` says). `adapters`
+    are folders of adapters that are merged into it, one after the other. `origin` is stored as the
+    folder's source (default: the paths); `report` is told each stage as it begins, and `note` what
+    the user should know of the checkpoint, a line each.
     An existing model folder is replaced with `force`.
 
     Raises:
@@ -80,10 +82,10 @@ def convert(
     put_back(out)
     _refuse_taken(out, force=force)
     report("reading the checkpoint")
-    origin = origin or _describe_origin(source, adapters)
-    base, facts = _read_valid(source, adapters)
+    origin = origin or _describe_origin(source, step, adapters)
+    base, facts = _read_valid(source, step, adapters)
     with (
-        _open_weights(source, base, adapters) as weights,
+        _open_weights(source, step, base, adapters) as weights,
         _written_whole(out, force=force) as folder,
     ):
         config = weights.config
@@ -114,14 +116,18 @@ def convert(
         write_manifest(folder, manifest)
 
 
-def _describe_origin(source: Path, adapters: Sequence[Path]) -> Mapping[str, Any]:
+def _describe_origin(source: Path, step: int | None, adapters: Sequence[Path]) -> Mapping[str, Any]:
     origin: dict[str, Any] = {"path": str(source.resolve())}
+    if step is not None:
+        origin["step"] = step
     if adapters:
         origin["adapters"] = [{"path": str(adapter.resolve())} for adapter in adapters]
     return origin
 
 
-def _read_valid(source: Path, adapters: Sequence[Path]) -> tuple[GPT2Config, TokenizerFacts]:
+def _read_valid(
+    source: Path, step: int | None, adapters: Sequence[Path]
+) -> tuple[GPT2Config, TokenizerFacts]:
     """Validate config, tokenizer and weights, and report the faults of all three at once.
 
     Then the adapters: whether they fit can be told only of a checkpoint that has no faults.
@@ -135,11 +141,11 @@ def _read_valid(source: Path, adapters: Sequence[Path]) -> tuple[GPT2Config, Tok
         raise CheckpointError(source, [f"cannot be read: {error.strerror}"]) from error
     with _gathering(faults):
         config = read_config(source)
-    with _gathering(faults), open_checkpoint(source) as weights:
+    with _gathering(faults), open_checkpoint(source, step) as weights:
         faults += weights.find_faults(config) if config else []
     adapted, tokenizer = config, source
     if config and adapters and not faults:
-        with _gathering(faults), _open_weights(source, config, adapters) as merged:
+        with _gathering(faults), _open_weights(source, step, config, adapters) as merged:
             faults += merged.find_faults()
             adapted, tokenizer = merged.config, merged.tokenizer_folder or source
     with _gathering(faults, tokenizer if tokenizer != source else None):
@@ -153,9 +159,11 @@ def _read_valid(source: Path, adapters: Sequence[Path]) -> tuple[GPT2Config, Tok
 
 
 @contextmanager
-def _open_weights(source: Path, config: GPT2Config, adapters: Sequence[Path]) -> Iterator[Adapted]:
+def _open_weights(
+    source: Path, step: int | None, config: GPT2Config, adapters: Sequence[Path]
+) -> Iterator[Adapted]:
     """Open a checkpoint's weights with adapters merged into them; `config` is the checkpoint's."""
-    with open_checkpoint(source) as base, open_adapters(source, adapters) as opened:
+    with open_checkpoint(source, step) as base, open_adapters(source, adapters) as opened:
         yield Adapted(base, config, opened)
 
 

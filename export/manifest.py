@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from export.config import GPT2Config, read_config, read_object
+from export.config import CONFIG_FILE, GPT2Config, read_config, read_raw
 from export.tokenizer import TokenizerFacts, read_facts
 
 # Two graph files, which share the weights.
@@ -18,7 +18,6 @@ MODEL_FILE: Final = "model.onnx"  # for every provider
 CPU_MODEL_FILE: Final = "model_cpu.onnx"  # the form that the CPU computes faster, where it can
 MANIFEST_FILE: Final = "export.json"
 TOKENIZER_FILE: Final = "tokenizer.json"
-CONFIG_FILE: Final = "config.json"
 COPIED_FILES: Final = (CONFIG_FILE, "generation_config.json")
 
 
@@ -70,9 +69,8 @@ def write_descriptions(
     for name in COPIED_FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, folder / name)
-    if changed:
-        fields = {**read_object(source / CONFIG_FILE), **changed}
-        (folder / CONFIG_FILE).write_text(json.dumps(fields, indent=2) + "\n", encoding="utf-8")
+    if changed or not (folder / CONFIG_FILE).exists():
+        (folder / CONFIG_FILE).write_bytes(as_bytes({**read_raw(source), **(changed or {})}))
     # Not Tokenizer.save (0.23.3): on a full disk it raises a bare Exception.
     (folder / TOKENIZER_FILE).write_text(facts.tokenizer.to_str(), encoding="utf-8")
 
@@ -105,7 +103,7 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def as_bytes(manifest: Mapping[str, Any]) -> bytes:
-    """Return what `export.json` holds."""
+    """Return what a JSON file of a model folder holds."""
     return (json.dumps(manifest, indent=1) + "\n").encode()
 
 

@@ -29,7 +29,8 @@ from export.special_tokens import SpecialTokens, find_special_tokens
 from export.token_files import CONFIG_FILE, END_OF_TEXT, TokenEntry, TokenFiles, read_token_files
 
 _TOKENIZER_FILE: Final = "tokenizer.json"
-_VOCABULARY_FILES: Final = ("vocab.json", "merges.txt")
+# A vocabulary and its merges: as transformers names them, and as OpenAI does.
+_VOCABULARY_FILES: Final = (("vocab.json", "merges.txt"), ("encoder.json", "vocab.bpe"))
 _MOST_UNUSED: Final = 2**16  # ids beyond a model's vocabulary, as of tokens that it does not have
 _MOST_IDS: Final = 2**24
 _NEEDED: Final = "expected byte-level BPE like GPT-2's"
@@ -59,7 +60,7 @@ def read_facts(folder: Path, config: GPT2Config) -> TokenizerFacts:
     """Read the tokenizer, and relate its ids to the model's, or raise CheckpointError."""
     files = read_token_files(folder)
     whole = (folder / _TOKENIZER_FILE).is_file()
-    own_file = _TOKENIZER_FILE if whole else _VOCABULARY_FILES[0]
+    own_file = _TOKENIZER_FILE if whole else _find_vocabulary(folder)[0].name
     tokenizer = read_tokenizer(folder, files.listed)
     with _translated(folder):
         _refuse_settings(folder, tokenizer)
@@ -108,9 +109,15 @@ def _read_either(folder: Path, added: Sequence[TokenEntry]) -> Tokenizer:
     if (folder / _TOKENIZER_FILE).is_file():
         _refuse_other_kinds(folder, read_object(folder / _TOKENIZER_FILE))
         return Tokenizer.from_file(str(folder / _TOKENIZER_FILE))
-    if not all((folder / name).is_file() for name in _VOCABULARY_FILES):
+    if not all(path.is_file() for path in _find_vocabulary(folder)):
         raise CheckpointError(folder, [_describe_missing(folder)])
     return _read_vocabulary(folder, added)
+
+
+def _find_vocabulary(folder: Path) -> Sequence[Path]:
+    """Return the pair of files of which the most are there."""
+    pairs = [[folder / name for name in pair] for pair in _VOCABULARY_FILES]
+    return max(pairs, key=lambda pair: sum(path.is_file() for path in pair))
 
 
 def _refuse_far_ids(
@@ -140,11 +147,13 @@ def _find_gaps(known: Iterable[int], end: int) -> list[list[int]]:
 def _describe_missing(folder: Path) -> str:
     for name, kind in _OTHER_KINDS.items():
         if (folder / name).is_file():
-            files = f"{_TOKENIZER_FILE}, or {' and '.join(_VOCABULARY_FILES)}"
+            files = f"{_TOKENIZER_FILE}, or {' and '.join(_VOCABULARY_FILES[0])}"
             return f"the tokenizer is {kind} ({name}), {_NEEDED}: {files}"
-    missing = [name for name in _VOCABULARY_FILES if not (folder / name).is_file()]
+    pair = _find_vocabulary(folder)
+    missing = [path.name for path in pair if not path.is_file()]
     fault = f"{_TOKENIZER_FILE} is missing, and so is {' and '.join(missing)}"
-    return f"{fault}; vocab.json alone is a list of tokens" if missing == ["merges.txt"] else fault
+    alone = missing == [pair[1].name]
+    return f"{fault}; {pair[0].name} alone is a list of tokens" if alone else fault
 
 
 def _refuse_other_kinds(folder: Path, raw: Mapping[str, Any]) -> None:
@@ -196,7 +205,7 @@ def _list_steps(part: object) -> list[str]:
 
 def _read_vocabulary(folder: Path, added: Sequence[TokenEntry]) -> Tokenizer:
     """Build the tokenizer that openai/gpt-2 `src/encoder.py` describes."""
-    vocabulary, merges = (folder / name for name in _VOCABULARY_FILES)
+    vocabulary, merges = _find_vocabulary(folder)
     read_object(vocabulary)  # by our limits, before the library has none
     try:
         read_text(merges, most_bytes=LARGE)

@@ -169,11 +169,11 @@ def _spoil(value: float) -> FloatArray:
         ),
         (
             {"transformer.wpe.weight": np.ones((4, 4), np.float32)},
-            "wpe.weight: expected shape [3, 4], found [4, 4] (n_positions in config.json is 3)",
+            "wpe.weight: expected shape [3, 4], found [4, 4] (the config has n_positions 3)",
         ),
         (
             {"lm_head.weight": np.ones((6, 4), np.float32)},
-            "lm_head.weight: expected shape [5, 4], found [6, 4] (vocab_size in config.json is 5)",
+            "lm_head.weight: expected shape [5, 4], found [6, 4] (the config has vocab_size 5)",
         ),
         (
             {"lm_head.weight": _spoil(float(np.nextafter(_WTE[4, 3], np.float32(9))))},
