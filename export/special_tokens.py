@@ -11,23 +11,122 @@ For each question the first file of its line that answers it; a name that no id 
 | what ends a text | eos_token_id in `generation_config.json`, `config.json`, and beside them eos_token; else `<\|endoftext\|>` |
 | a name, as eos_token | `special_tokens_map.json`, `tokenizer_config.json`; the other way round where that has `added_tokens_decoder` |
 
-`added_tokens_decoder` stands in `tokenizer_config.json`. A word is what plain text is cut into:
+The files are those of transformers' `save_pretrained`, from 2019 (`special_tokens_map.json`,
+`added_tokens.json`) to now (`tokenizer_config.json`, since 4.34 with `added_tokens_decoder`). A word is what plain text is cut into:
 where a file names one, as "!" for padding, it stays a word, though it may end a text. 50256 is in
 every config that was not told otherwise (GPT2Config of transformers): where that is a word of
 another vocabulary, or no token at all and the tokenizer names its own, it means nothing.
 What reads as a special token does so only where the user allows it.
 """  # noqa: E501 (a table's row is a line)
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from tokenizers import AddedToken, Tokenizer
 
-from export.config import GPT2Config
-from export.token_files import ADDED_FILE, CONFIG_FILE, END_OF_TEXT, FLAGS, TokenFiles
+from export.config import GPT2Config, read_object
+from export.errors import CheckpointError
 
+END_OF_TEXT: Final = "<|endoftext|>"
+
+CONFIG_FILE: Final = "tokenizer_config.json"
+MAP_FILE: Final = "special_tokens_map.json"
+ADDED_FILE: Final = "added_tokens.json"
+
+_FLAGS: Final = ("single_word", "lstrip", "rstrip", "normalized")  # of an AddedToken
+_LISTS: Final = ("additional_special_tokens", "extra_special_tokens")
 _LEFT_OVER: Final = 50256
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEntry:
+    """A token, where a file has it, and what that says of it."""
+
+    token: AddedToken
+    origin: str  # the file's name
+    field: str | None = None  # as eos_token; None: it is only listed
+    token_id: int = -1  # where it is listed
+
+    @property
+    def text(self) -> str:
+        """The text that reads as the token."""
+        return str(self.token.content)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFiles:
+    """What the files say, the one that counts more first."""
+
+    named: tuple[TokenEntry, ...]  # by a field: special, whatever else is said
+    listed: tuple[TokenEntry, ...]  # with ids
+    settings: Mapping[str, Any]  # tokenizer_config.json
+
+    def find_named(self, field: str) -> Iterator[TokenEntry]:
+        """Give the tokens that a field names."""
+        return (entry for entry in self.named if entry.field == field)
+
+
+def read_token_files(folder: Path) -> TokenFiles:
+    """Read the files that are there, or raise CheckpointError."""
+    settings, special = _read(folder, CONFIG_FILE), _read(folder, MAP_FILE)
+    decoder = settings.get("added_tokens_decoder")
+    sources = [(MAP_FILE, special), (CONFIG_FILE, settings)]
+    if decoder is not None:  # then transformers opens neither of the older files
+        sources.reverse()
+    named = (entry for name, fields in sources for entry in _find_named(name, fields))
+    listed = [*_read_decoder(folder, decoder), *_read_added(folder)]
+    return TokenFiles(tuple(named), tuple(listed), settings)
+
+
+def _read(folder: Path, name: str) -> Mapping[str, Any]:
+    return read_object(folder / name) if (folder / name).is_file() else {}
+
+
+def _find_named(origin: str, fields: Mapping[str, Any]) -> Iterator[TokenEntry]:
+    for key, value in fields.items():
+        if key.endswith("_token"):  # also those that only one model has, as image_token
+            values = [value]
+        elif key in _LISTS:  # as an object each has a name of its own
+            values = [*value.values()] if isinstance(value, dict) else value
+        else:
+            continue
+        for token in values if isinstance(values, list) else []:
+            if made := _make_token(token, special=True):
+                yield TokenEntry(made, origin, key)
+
+
+def _make_token(value: object, *, special: bool) -> AddedToken | None:
+    """Return the token that a text means, or an object with its flags; None if it is neither."""
+    fields = value if isinstance(value, dict) else {"content": value}
+    content = fields.get("content")
+    if not isinstance(content, str) or not content:
+        return None
+    flags = {flag: fields[flag] for flag in _FLAGS if isinstance(fields.get(flag), bool)}
+    flags.setdefault("normalized", not special)
+    return AddedToken(content, special=special, **flags)
+
+
+def _read_decoder(folder: Path, decoder: object) -> Iterator[TokenEntry]:
+    if not isinstance(decoder, dict):
+        return
+    for key, value in decoder.items():
+        special = isinstance(value, dict) and value.get("special") is True
+        token = _make_token(value, special=special)
+        if token is None or not (key.isascii() and key.isdigit() and len(key) < 10):
+            fault = f"{CONFIG_FILE}: added_tokens_decoder has {key!r}, expected an id and a token"
+            raise CheckpointError(folder, [fault])
+        yield TokenEntry(token, CONFIG_FILE, token_id=int(key))
+
+
+def _read_added(folder: Path) -> Iterator[TokenEntry]:
+    for text, token_id in _read(folder, ADDED_FILE).items():
+        token = _make_token(text, special=False)
+        if token is None or type(token_id) is not int or token_id < 0:
+            fault = f"{ADDED_FILE}: {text!r} has the id {token_id!r}, expected a number 0 or more"
+            raise CheckpointError(folder, [fault])
+        yield TokenEntry(token, ADDED_FILE, token_id=token_id)
 
 
 @dataclass(slots=True)
@@ -116,32 +215,34 @@ class _Finder:
 
     def mark_silent(self) -> None:
         """Give each token the flags of the file that counts; special where any file says so."""
-        known = {str(t.content): t for t in self.tokenizer.get_added_tokens_decoder().values()}
-        listed = {(e.origin, e.text): e.token for e in self.files.listed}
-        named = {e.text: e for e in reversed(self.files.named)}
-        marked: list[AddedToken] = []
-        used = {t.text: t.ends or t.begins for t in self.found.tokens.values() if t.text}
-        for text in dict.fromkeys([*known, *(text for _, text in listed), *named, *used]):
+        own = [*self.tokenizer.get_added_tokens_decoder().values()]
+        used = {token.text: token.ends or token.begins for token in self.found.tokens.values()}
+        claims: dict[str, list[TokenEntry]] = {}  # by text, the one that counts most first
+        for entry in (
+            *(entry for entry in self.files.listed if entry.origin == CONFIG_FILE),
+            *(TokenEntry(token, self.own_file) for token in own),
+            *(entry for entry in self.files.listed if entry.origin != CONFIG_FILE),
+            *self.files.named,
+            *(
+                TokenEntry(AddedToken(text, special=True, normalized=False), str(origin))
+                for text, origin in used.items()
+                if text
+            ),
+        ):
+            claims.setdefault(entry.text, []).append(entry)
+        marked: dict[bool, list[AddedToken]] = {False: [], True: []}  # special or not
+        for text, entries in claims.items():
             token_id = self.tokenizer.token_to_id(text)
             if token_id is None or self._is_word(token_id):
                 continue
-            tokens = {
-                CONFIG_FILE: listed.get((CONFIG_FILE, text)),
-                self.own_file: known.get(text),
-                ADDED_FILE: listed.get((ADDED_FILE, text)),
-            }
-            says_so = (origin for origin, token in tokens.items() if token and token.special)
-            by_name = named[text].origin if text in named else used.get(text)
-            silent = next(says_so, by_name)
-            flags = next(
-                filter(None, tokens.values()), named[text].token if text in named else None
-            )
-            marked.append(_make_token(text, flags, special=silent is not None))
+            silent = next((entry.origin for entry in entries if entry.token.special), None)
+            flags = {flag: getattr(entries[0].token, flag) for flag in _FLAGS}
+            marked[silent is not None].append(AddedToken(text, special=silent is not None, **flags))
             if silent:
                 self.found.tokens.setdefault(token_id, SpecialToken(text)).silent = silent
         # All at once: the library makes its tables anew each time.
-        self.tokenizer.add_tokens([token for token in marked if not token.special])
-        self.tokenizer.add_special_tokens([token for token in marked if token.special])
+        self.tokenizer.add_tokens(marked[False])
+        self.tokenizer.add_special_tokens(marked[True])
 
     def _find_own(self, field: str) -> tuple[int, str] | None:
         """Return the id that the tokenizer's files name, else that of `<|endoftext|>`."""
@@ -186,8 +287,3 @@ class _Finder:
             return [piece.id for piece in model.tokenize(token)] == [token_id]
         finally:
             model.ignore_merges = asked
-
-
-def _make_token(text: str, like: AddedToken | None, *, special: bool) -> AddedToken:
-    flags = {flag: getattr(like, flag) for flag in FLAGS} if like else {"normalized": False}
-    return AddedToken(text, special=special, **flags)

@@ -25,8 +25,15 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from export.config import GPT2Config, read_object
 from export.errors import CheckpointError, panics_caught
 from export.small_files import LARGE, ReadError, read_text
-from export.special_tokens import SpecialTokens, find_special_tokens
-from export.token_files import CONFIG_FILE, END_OF_TEXT, TokenEntry, TokenFiles, read_token_files
+from export.special_tokens import (
+    CONFIG_FILE,
+    END_OF_TEXT,
+    SpecialTokens,
+    TokenEntry,
+    TokenFiles,
+    find_special_tokens,
+    read_token_files,
+)
 
 _TOKENIZER_FILE: Final = "tokenizer.json"
 # A vocabulary and its merges: as transformers names them, and as OpenAI does.

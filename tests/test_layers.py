@@ -52,7 +52,6 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "export.adapter_config": (*_TENSORS, "export.weights", "export.adapter"),
     "export.adapter": ("onnx", "onnxruntime", "export.adapted", "export.reference"),
     "export.adapted": ("onnx", "onnxruntime", "export.graph", "export.reference"),
-    "export.token_files": (*_TENSORS, "export.special_tokens", "export.tokenizer"),
     "export.special_tokens": (*_TENSORS, "export.tokenizer"),
     "export.tokenizer": (*_TENSORS, "export.weights"),
     "export.manifest": (*_TENSORS, "export.weights"),
@@ -180,7 +179,6 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "zipfile": ("export.torch_file",),
     "tokenizers": (
         "export.special_tokens",
-        "export.token_files",
         "export.tokenizer",
         "gpt2cli.tokenizer",
     ),

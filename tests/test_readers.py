@@ -12,7 +12,7 @@ from export.checkpoint import ShardedFile
 from export.config import read_config
 from export.errors import ExportError
 from export.safetensors_file import SafetensorsFile
-from export.token_files import read_token_files
+from export.special_tokens import read_token_files
 from export.tokenizer import read_tokenizer
 from gpt2cli import user_settings
 from gpt2cli.batch.journal import read_header

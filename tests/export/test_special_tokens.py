@@ -12,8 +12,7 @@ import pytest
 
 from export.config import GPT2Config, read_config
 from export.errors import CheckpointError
-from export.special_tokens import SpecialTokens
-from export.token_files import END_OF_TEXT
+from export.special_tokens import END_OF_TEXT, SpecialTokens
 from export.tokenizer import TokenizerFacts, read_facts
 from tests.checkpoints import CheckpointShape, write_checkpoint, write_tokenizer
 from tests.vectors.token_cases import TokenCase, write_case

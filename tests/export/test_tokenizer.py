@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from export.errors import CheckpointError
-from export.token_files import END_OF_TEXT, read_token_files
+from export.special_tokens import END_OF_TEXT, read_token_files
 from export.tokenizer import read_tokenizer
 from tests.checkpoints import GPT2_VOCAB_SIZE, write_tokenizer
 
