@@ -1,19 +1,21 @@
 """Downloads checkpoints from the Hugging Face hub by huggingface_hub, and resumes downloads."""
 
+import errno
 import logging
 import os
+import re
 import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from export.whole import give_name, replacing
 from gpt2cli.errors import HubError
-from gpt2cli.store.hub_errors import translate
 from gpt2cli.store.hub_files import HubFile, choose_files, find_blob
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _SILENCE_SECONDS: Final = 4.0  # of the hub, in its answer to the first question
 _ANSWER_SECONDS: Final = 10.0  # all of that answer, with the name server's
+_ERROR_NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 _OFFLINE_VARIABLES: Final = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 _Answer = TypeVar("_Answer")
@@ -72,7 +75,7 @@ class Hub:
         except HubError:
             raise
         except Exception as error:  # the HTTP library's own errors share no base with the hub's
-            raise translate(repo, revision, error) from error
+            raise _translate(repo, revision, error) from error
         _remember(snapshot, revision)
         return snapshot
 
@@ -226,3 +229,58 @@ def _remember(snapshot: Path, revision: str) -> None:
         reference.parent.mkdir(parents=True, exist_ok=True)
         with replacing(reference) as file:
             file.write(snapshot.name.encode())
+
+
+def _translate(repo: str, revision: str, error: Exception) -> HubError:
+    """Return the error to raise for an exception of a request about `repo`."""
+    from huggingface_hub import errors
+
+    cause = error.__cause__
+    if isinstance(error, errors.LocalEntryNotFoundError | ValueError) and isinstance(
+        cause, Exception
+    ):
+        # Its message is about its cache; the cause says why the hub could not be asked.
+        return _translate(repo, revision, cause)
+    lost = f"{repo} could not be downloaded"
+    match error:
+        case errors.GatedRepoError():
+            advice = "accept its terms on the hub, then set HF_TOKEN to your token"
+            return HubError(f"{repo} is gated", advice)
+        case errors.RepositoryNotFoundError():
+            reason = f"the hub has no model {repo}, or it is private"
+            return HubError(reason, "check the name, or set HF_TOKEN")
+        case errors.RevisionNotFoundError():
+            return HubError(f"{repo} has no revision {revision}", "leave out {revision} for main")
+        case errors.RemoteEntryNotFoundError():
+            name = str(error.response.url).rpartition("/")[2]
+            return HubError(f"the hub lists {name} in {repo} but does not give it", "try later")
+        case errors.HfHubHTTPError():
+            return _translate_status(repo, error.response.status_code)
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            return HubError(
+                f"{lost}: the disk is full",
+                "free some space, or set HF_HOME to a folder on another disk",
+            )
+        case OSError() if error.errno is not None and error.filename is not None:
+            advice = "set HF_HOME to a folder that can be written"
+            return HubError(f"{lost}: {error.filename}: {error.strerror}", advice)
+        case errors.HFValidationError():
+            return HubError(f"{repo} is not a hub id", "expected owner/name as the hub has it")
+        case JSONDecodeError() | TypeError() | LookupError() | errors.FileMetadataError():
+            return HubError(
+                f"the answer about {repo} did not come from the hub",
+                "check HF_ENDPOINT and the proxy, and whether the network requires a login first",
+            )
+    lines = str(error).strip().splitlines()
+    words = _ERROR_NUMBER.sub("", lines[0]).rstrip(".") if lines else type(error).__name__
+    return HubError(f"{lost} ({words})", "check the connection, or name a folder with {model}")
+
+
+def _translate_status(repo: str, status: int) -> HubError:
+    reason = f"the hub answered {status} for {repo}"
+    if status in (401, 403):
+        return HubError(reason, "set HF_TOKEN to a token that may read it")
+    if status == 429:
+        advice = "wait some minutes, or set HF_TOKEN, which allows more"
+        return HubError(f"{reason} (too many requests)", advice)
+    return HubError(reason, "try later")
