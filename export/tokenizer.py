@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from export.config import GPT2Config, read_object
 from export.errors import CheckpointError, panics_caught
@@ -41,14 +41,10 @@ _VOCABULARY_FILES: Final = (("vocab.json", "merges.txt"), ("encoder.json", "voca
 _MOST_UNUSED: Final = 2**16  # ids beyond a model's vocabulary, as of tokens that it does not have
 _MOST_IDS: Final = 2**24
 _NEEDED: Final = "expected byte-level BPE like GPT-2's"
-# Files of other kinds of tokenizer, where there is no tokenizer.json.
-_OTHER_KINDS: Final[Mapping[str, str]] = {
-    "vocab.txt": "WordPiece",
-    "spiece.model": "SentencePiece",
-    "sentencepiece.bpe.model": "SentencePiece",
-    "spm.model": "SentencePiece",
-    "tokenizer.model": "SentencePiece",
-}
+# Files of other kinds of tokenizer, WordPiece and SentencePiece, where there is no tokenizer.json.
+_OTHER_FILES: Final = (
+    *("vocab.txt", "spiece.model", "sentencepiece.bpe.model", "spm.model", "tokenizer.model"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +110,11 @@ def _translated(folder: Path) -> Iterator[None]:
 
 def _read_either(folder: Path, added: Sequence[TokenEntry]) -> Tokenizer:
     if (folder / _TOKENIZER_FILE).is_file():
-        _refuse_other_kinds(folder, read_object(folder / _TOKENIZER_FILE))
-        return Tokenizer.from_file(str(folder / _TOKENIZER_FILE))
+        raw = read_object(folder / _TOKENIZER_FILE)  # by our limits, before the library has none
+        tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER_FILE))
+        _refuse_other_kinds(folder, tokenizer)
+        _refuse_characters(folder, raw["model"]["merges"])
+        return tokenizer
     if not all(path.is_file() for path in _find_vocabulary(folder)):
         raise CheckpointError(folder, [_describe_missing(folder)])
     return _read_vocabulary(folder, added)
@@ -152,32 +151,35 @@ def _find_gaps(known: Iterable[int], end: int) -> list[list[int]]:
 
 
 def _describe_missing(folder: Path) -> str:
-    for name, kind in _OTHER_KINDS.items():
-        if (folder / name).is_file():
-            files = f"{_TOKENIZER_FILE}, or {' and '.join(_VOCABULARY_FILES[0])}"
-            return f"the tokenizer is {kind} ({name}), {_NEEDED}: {files}"
     pair = _find_vocabulary(folder)
     missing = [path.name for path in pair if not path.is_file()]
     fault = f"{_TOKENIZER_FILE} is missing, and so is {' and '.join(missing)}"
+    if others := [name for name in _OTHER_FILES if (folder / name).is_file()]:
+        return f"{fault}; {others[0]} is of another kind of tokenizer, {_NEEDED}"
     alone = missing == [pair[1].name]
     return f"{fault}; {pair[0].name} alone is a list of tokens" if alone else fault
 
 
-def _refuse_other_kinds(folder: Path, raw: Mapping[str, Any]) -> None:
-    model, decoder = raw.get("model"), raw.get("decoder")
-    kind = _type_of(model)
-    if kind not in ("BPE", None):  # None: older files do not say; BPE is what then fits or not
-        raise CheckpointError(folder, [f"the tokenizer is {kind}, {_NEEDED}"])
-    if _type_of(decoder) != "ByteLevel":
-        found = _type_of(decoder) or "nothing"
+def _refuse_other_kinds(folder: Path, tokenizer: Tokenizer) -> None:
+    fault = None
+    steps = _list_steps(tokenizer.normalizer) + _list_steps(tokenizer.pre_tokenizer)
+    kinds = [type(step).__name__ for step in steps]
+    if not isinstance(tokenizer.model, models.BPE):
+        fault = f"the tokenizer is {type(tokenizer.model).__name__}, {_NEEDED}"
+    elif not isinstance(tokenizer.decoder, decoders.ByteLevel):
+        found = type(tokenizer.decoder).__name__ if tokenizer.decoder else "nothing"
         fault = f"the tokenizer's decoder is {found}, expected ByteLevel as GPT-2's"
+    elif "ByteLevel" not in kinds:
+        fault = f"the tokenizer splits text by {' and '.join(kinds) or 'nothing'}, {_NEEDED}"
+    if fault:
         raise CheckpointError(folder, [fault])
-    steps = [*_list_steps(raw.get("normalizer")), *_list_steps(raw.get("pre_tokenizer"))]
-    if "ByteLevel" not in steps:
-        fault = f"the tokenizer splits text by {' and '.join(steps) or 'nothing'}, {_NEEDED}"
-        raise CheckpointError(folder, [fault])
-    merges = model.get("merges") if isinstance(model, dict) else None
-    _refuse_characters(folder, merges if isinstance(merges, list) else [])
+
+
+def _list_steps(part: Any) -> list[Any]:
+    """Return a normalizer or pre-tokenizer, the steps of a sequence one by one."""
+    if isinstance(part, normalizers.Sequence | pre_tokenizers.Sequence):
+        return [*part]  # type: ignore[misc]
+    return [] if part is None else [part]
 
 
 def _refuse_characters(folder: Path, merges: Iterable[str | list[str]]) -> None:
@@ -194,26 +196,10 @@ def _refuse_characters(folder: Path, merges: Iterable[str | list[str]]) -> None:
         raise CheckpointError(folder, [fault])
 
 
-def _type_of(part: object) -> str | None:
-    kind = part.get("type") if isinstance(part, dict) else None
-    return kind if isinstance(kind, str) else None
-
-
-def _list_steps(part: object) -> list[str]:
-    """Return the types in a normalizer or pre-tokenizer, those in a sequence one by one."""
-    kind = _type_of(part)
-    if not isinstance(part, dict) or kind is None:
-        return []
-    steps = part.get("normalizers", part.get("pretokenizers")) if kind == "Sequence" else None
-    if not isinstance(steps, list):
-        return [kind]
-    return [_type_of(step) or "" for step in steps]
-
-
 def _read_vocabulary(folder: Path, added: Sequence[TokenEntry]) -> Tokenizer:
     """Build the tokenizer that openai/gpt-2 `src/encoder.py` describes."""
     vocabulary, merges = _find_vocabulary(folder)
-    read_object(vocabulary)  # by our limits, before the library has none
+    read_object(vocabulary)  # by our limits, as above
     try:
         read_text(merges, most_bytes=LARGE)
     except ReadError as error:
@@ -264,9 +250,7 @@ def _set_for_inference(tokenizer: Tokenizer, files: TokenFiles) -> None:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     prefix_space = files.settings.get("add_prefix_space")
-    whole: Any = tokenizer.pre_tokenizer
-    steps: Any = whole if isinstance(whole, pre_tokenizers.Sequence) else [whole]
-    for step in steps:
+    for step in _list_steps(tokenizer.pre_tokenizer):
         if isinstance(step, pre_tokenizers.ByteLevel) and isinstance(prefix_space, bool):
             step.add_prefix_space = prefix_space
 
@@ -287,15 +271,12 @@ def _find_flagged(
     tokenizer: Tokenizer, files: TokenFiles
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids that GPT2Tokenizer adds by its flags: of the named tokens, or its defaults."""
-
-    def find(name: str) -> tuple[int, ...]:
-        if files.settings.get(f"add_{name}_token") is not True:
-            return ()
-        names = [entry.text for entry in files.find_named(f"{name}_token")]
-        ids = (tokenizer.token_to_id(text) for text in [*names, END_OF_TEXT])
-        return tuple(itertools.islice((i for i in ids if i is not None), 1))
-
-    return find("bos"), find("eos")
+    found: list[tuple[int, ...]] = []
+    for name in ("bos_token", "eos_token"):
+        texts = [*(entry.text for entry in files.find_named(name)), END_OF_TEXT]
+        ids = [i for i in map(tokenizer.token_to_id, texts) if i is not None]
+        found.append(tuple(ids[:1]) if files.settings.get(f"add_{name}") is True else ())
+    return found[0], found[1]
 
 
 def _describe_left_out(
