@@ -108,7 +108,7 @@ def test_a_damaged_storage_is_a_fault_of_its_weight(folder: pathlib.Path) -> Non
     path.write_bytes(path.read_bytes().replace(bias, bytes(len(bias))))
     missing, damaged = faults_of(folder)
     assert missing == "wpe.weight is missing"
-    assert damaged.startswith("ln_f.bias cannot be read: its record data/")
+    assert damaged.startswith("ln_f.bias cannot be read: it is damaged: Bad CRC-32")
 
 
 # Shards.
