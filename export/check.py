@@ -123,56 +123,35 @@ def round_entering(x: Array, storage: Storage) -> Array:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # compare tells what is not finite
-def check_short(
+def check(
     graphs: Sequence[Path],
     config: GPT2Config,
     weights: Weights,
     *,
     precision: Precision = Precision.FP32,
     provider: str = CPU_PROVIDER,
-) -> None:
-    """Check of each graph prefill, decode and two ragged rows over a handful of positions.
-
-    Raises:
-        CheckError: with the largest difference found.
-    """
-    longest = min(config.n_positions, 6)
-    rows = _expect_rows(config, weights, [longest, max(1, longest - 2)], precision)
-    for graph in graphs:  # opened after the oracle is done: one of them in memory
-        session = open_session(graph, provider)
-        _check_rows(session, config, rows, decoded=min(2, longest - 1))
-        del session  # before the next one is opened
-
-
-@np.errstate(over="ignore", invalid="ignore")
-def check_full(
-    graphs: Sequence[Path],
-    config: GPT2Config,
-    weights: Weights,
-    *,
-    precision: Precision = Precision.FP32,
+    full: bool = False,
     report: Callable[[str], None] = lambda stage: None,
 ) -> None:
-    """Check of each graph ragged rows, split prefills and decode steps up to the last position.
+    """Check of each graph prefill, decode and ragged rows, at a handful of positions or at all.
 
     Raises:
         CheckError: with the largest difference found.
     """
     limit = config.n_positions
-    lengths = sorted({1, min(2, limit), min(9, limit), min(33, limit)})
-    rows = _expect_rows(config, weights, lengths, precision)
-    [text] = _draw_texts(config, [limit])
-    asked = sorted({0, 1 % limit, limit // 3, limit // 2, max(0, limit - 2), limit - 1})
-    whole = Expectation(config, weights, text, asked, precision=precision)
-    for graph in graphs:
-        session = open_session(graph)
-        report("checking ragged rows")
-        _check_rows(session, config, rows, decoded=min(8, limit))
-        report(f"checking all {limit} positions")
-        for cuts in ([], [1], [limit // 3, limit // 2], [limit - 1], [limit - 2, limit - 1]):
-            report(f"checking a prefill {f'cut at {cuts}' if cuts else 'in one piece'}")
-            _check_cut(session, config, whole, sorted({c for c in cuts if 0 < c < limit}))
-        del session
+    longest = min(limit, 33 if full else 6)
+    lengths = [1, min(2, limit), min(9, limit), longest] if full else [longest, max(1, longest - 2)]
+    texts = _draw_texts(config, lengths)
+    rows = [Expectation(config, weights, t, range(len(t)), precision=precision) for t in texts]
+    whole = _expect_whole(config, weights, precision) if full else None
+    for graph in graphs:  # opened after the oracle is done: one of them in memory
+        session = open_session(graph, provider)
+        _check_rows(session, config, rows, decoded=8 if full else 2)
+        if whole:
+            report(f"checking all positions by {graph.name}, in one piece and cut")
+            for cuts in ([], [1], [limit // 3, limit // 2], [limit - 1], [limit - 2, limit - 1]):
+                _check_cut(session, config, whole, sorted({c for c in cuts if 0 < c < limit}))
+        del session  # before the next one is opened
 
 
 def recheck(folder: Path, provider: str) -> None:
@@ -189,7 +168,7 @@ def recheck(folder: Path, provider: str) -> None:
     except ReadError as error:
         raise CheckError(f"{folder / MANIFEST_FILE} {error.reason}; export again") from error
     graph = find_graphs(folder)[-1] if provider == CPU_PROVIDER else folder / MODEL_FILE
-    check_short(
+    check(
         [graph],
         read_config(folder),
         FolderWeights(folder / MODEL_FILE),
@@ -228,19 +207,18 @@ def _check_cut(session: Any, config: GPT2Config, whole: Expectation, cuts: Seque
     runner = GraphRunner(session, config, rows=1, capacity=limit)
     for start, stop in itertools.pairwise([0, *cuts, limit]):
         positions = [position for position in whole.asked if start <= position < stop]
-        asked = [position - start for position in positions]  # all of them would be S·V numbers
+        asked = [position - start for position in positions]
         found = runner.run([whole.text[start:stop]], [start], asked=asked)[0]  # [K, V]
         for position, logits in zip(positions, found, strict=True):
             whole.compare(logits, position, f"position {position}")
 
 
-def _expect_rows(
-    config: GPT2Config, weights: Weights, lengths: Sequence[int], precision: Precision
-) -> list[Expectation]:
-    return [
-        Expectation(config, weights, text, range(len(text)), precision=precision)
-        for text in _draw_texts(config, lengths)
-    ]
+def _expect_whole(config: GPT2Config, weights: Weights, precision: Precision) -> Expectation:
+    """Expect a text of all positions at a few of them: all logits would be S·V numbers."""
+    limit = config.n_positions
+    [text] = _draw_texts(config, [limit])
+    asked = sorted({0, 1 % limit, limit // 3, limit // 2, max(0, limit - 2), limit - 1})
+    return Expectation(config, weights, text, asked, precision=precision)
 
 
 def _draw_texts(config: GPT2Config, lengths: Sequence[int]) -> list[list[int]]:

@@ -17,7 +17,7 @@ import onnxruntime
 from export.adapted import Adapted
 from export.adapter import open_adapters
 from export.attention import AttentionForm, can_be_grouped
-from export.check import check_full, check_short
+from export.check import check
 from export.checkpoint import open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckpointError, OutputError, as_one_line
@@ -101,10 +101,7 @@ def convert(
         report("checking the graph against the NumPy reference")
         graphs, exact = find_graphs(folder), precision is Precision.FP32
         written = weights if exact else FolderWeights(folder / MODEL_FILE)
-        if full_check:
-            check_full(graphs, config, written, precision=precision, report=report)
-        else:
-            check_short(graphs, config, written, precision=precision)
+        check(graphs, config, written, precision=precision, full=full_check, report=report)
         manifest = describe(
             folder, config, facts, graph_version=GRAPH_VERSION, precision=precision.value
         )

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -12,9 +12,9 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from export.check import check_full, check_short
+from export.check import check
 from export.checkpoint import open_checkpoint
-from export.config import GPT2Config, read_config
+from export.config import read_config
 from export.errors import CheckError
 from export.folder_weights import FolderWeights
 from export.graph_runner import GraphRunner, open_session
@@ -25,7 +25,6 @@ from tests.array_weights import ArrayWeights
 from tests.checkpoints import CheckpointShape, make_tensors
 from tests.model_folders import ModelFolders
 
-Check = Callable[[Sequence[pathlib.Path], GPT2Config, ArrayWeights], None]
 Edit = Callable[[onnx.ModelProto], None]
 
 _SHAPE: Final = CheckpointShape(
@@ -33,7 +32,7 @@ _SHAPE: Final = CheckpointShape(
 )
 _WRONG: Final = "the exported graph is wrong at "
 
-both_checks = pytest.mark.parametrize("check", [check_short, check_full])
+both_checks = pytest.mark.parametrize("full", [False, True], ids=["short", "full"])
 
 
 class Converted:
@@ -46,9 +45,10 @@ class Converted:
             names = expected_weights(self.config)
             self.arrays = {name: checkpoint.read(name) for name in names}
 
-    def check(self, check: Check, folder: pathlib.Path | None = None) -> None:
+    def check(self, folder: pathlib.Path | None = None, *, full: bool = False) -> None:
         """Check all graphs of this folder, or of a copy of it."""
-        check(find_graphs(folder or self.folder), self.config, ArrayWeights(self.arrays))
+        weights = ArrayWeights(self.arrays)
+        check(find_graphs(folder or self.folder), self.config, weights, full=full)
 
     def write_edited(self, copy: pathlib.Path, edit: Edit, name: str = MODEL_FILE) -> pathlib.Path:
         """Copy the folder with one graph edited."""
@@ -67,9 +67,9 @@ def right(model_folders: ModelFolders) -> Converted:
 
 @both_checks
 @pytest.mark.parametrize("n_positions", [1, 2, 3, 8, 9])
-def test_a_right_graph_passes(model_folders: ModelFolders, n_positions: int, check: Check) -> None:
+def test_a_right_graph_passes(model_folders: ModelFolders, n_positions: int, full: bool) -> None:
     """One position leaves nothing to decode; neither check asks for more than there are."""
-    Converted(model_folders, dataclasses.replace(_SHAPE, n_positions=n_positions)).check(check)
+    Converted(model_folders, dataclasses.replace(_SHAPE, n_positions=n_positions)).check(full=full)
 
 
 @pytest.mark.parametrize(
@@ -82,16 +82,16 @@ def test_one_wrong_value_of_any_weight_is_caught(right: Converted, name: str) ->
     """
     right.arrays[name][(2, 5) if name == "wpe.weight" else (-1,) * right.arrays[name].ndim] += 1
     with pytest.raises(CheckError, match=_WRONG):
-        right.check(check_short)
+        right.check()
 
 
 def test_the_full_check_reaches_the_last_position(model_folders: ModelFolders) -> None:
     """A wrong embedding of position 39 of 40 is beyond the short check, not beyond the full one."""
     right = Converted(model_folders, dataclasses.replace(_SHAPE, n_positions=40))
     right.arrays["wpe.weight"][39, 5] += 1
-    right.check(check_short)
+    right.check()
     with pytest.raises(CheckError, match="position 39"):
-        right.check(check_full)
+        right.check(full=True)
 
 
 # Wrong graphs, made by editing a right one.
@@ -178,11 +178,11 @@ _EDITS = (
 @both_checks
 @pytest.mark.parametrize("edit", _EDITS, ids=lambda edit: edit.__name__)
 def test_a_wrong_graph_is_caught(
-    right: Converted, tmp_path: pathlib.Path, edit: Edit, check: Check
+    right: Converted, tmp_path: pathlib.Path, edit: Edit, full: bool
 ) -> None:
     """Each edit is a mistake that a writer of GPT-2 graphs can make."""
     with pytest.raises(CheckError, match=_WRONG):
-        right.check(check, right.write_edited(tmp_path / "model", edit))
+        right.check(right.write_edited(tmp_path / "model", edit), full=full)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_wrong_graph_for_the_cpu_is_caught_beside_a_right_one(
 ) -> None:
     """Both graphs of a folder are checked."""
     with pytest.raises(CheckError, match=_WRONG):
-        right.check(check_short, right.write_edited(tmp_path / "model", edit, CPU_MODEL_FILE))
+        right.check(right.write_edited(tmp_path / "model", edit, CPU_MODEL_FILE))
 
 
 @pytest.mark.parametrize("precision", [Precision.FP16, Precision.INT8, Precision.INT4])
@@ -210,7 +210,7 @@ def test_a_wrong_graph_of_lower_precision_is_caught(
     onnx.save_model(model, folder / MODEL_FILE)
     weights = FolderWeights(folder / MODEL_FILE)
     with pytest.raises(CheckError, match=_WRONG):
-        check_short([folder / MODEL_FILE], read_config(folder), weights, precision=precision)
+        check([folder / MODEL_FILE], read_config(folder), weights, precision=precision)
 
 
 # What is not a number, and what does not run.
@@ -225,18 +225,18 @@ def make_every_logit_nan(model: onnx.ModelProto) -> None:
 def test_nan_out_of_the_graph_is_caught(right: Converted, tmp_path: pathlib.Path) -> None:
     """NaN compares as neither small nor large; it is wrong all the same."""
     with pytest.raises(CheckError, match="differ from the reference by nan"):
-        right.check(check_short, right.write_edited(tmp_path / "model", make_every_logit_nan))
+        right.check(right.write_edited(tmp_path / "model", make_every_logit_nan))
 
 
 @both_checks
 def test_a_checkpoint_whose_own_logits_are_not_finite_is_told_as_such(
-    right: Converted, check: Check
+    right: Converted, full: bool
 ) -> None:
     """Weights near the largest float32 overflow; no warning is printed, the graph is not blamed."""
     right.arrays["ln_f.weight"][:] = 3e38
     right.arrays["wte.weight"][:] = 3e38
     with pytest.raises(CheckError, match="the checkpoint's own logits are not finite"):
-        right.check(check)
+        right.check(full=full)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.onnx.data"])
@@ -247,7 +247,7 @@ def test_a_model_that_onnxruntime_cannot_load_is_one_line(
     copy = shutil.copytree(right.folder, tmp_path / "model")
     (copy / name).write_bytes(b"nonsense")
     with pytest.raises(CheckError, match="ONNX Runtime cannot run the exported graph: ") as caught:
-        right.check(check_short, copy)
+        right.check(copy)
     assert "\n" not in str(caught.value)
 
 
@@ -262,13 +262,14 @@ def test_a_run_that_fails_is_a_check_error_and_no_log(
 
 
 def test_the_full_check_reports_its_stages(right: Converted) -> None:
-    """Ragged rows, then all positions, then each way to cut the prefill."""
+    """It takes minutes with a large model; of each graph."""
     stages: list[str] = []
     graphs, weights = find_graphs(right.folder), ArrayWeights(right.arrays)
-    check_full(graphs, right.config, weights, report=stages.append)
-    assert stages[:2] == ["checking ragged rows", "checking all 9 positions"]
-    assert "checking a prefill in one piece" in stages
-    assert "checking a prefill cut at [8]" in stages
+    check(graphs, right.config, weights, full=True, report=stages.append)
+    assert stages == [
+        f"checking all positions by {name}, in one piece and cut"
+        for name in (MODEL_FILE, CPU_MODEL_FILE)
+    ]
 
 
 def test_a_provider_that_leaves_the_graph_to_the_cpu_is_an_error(

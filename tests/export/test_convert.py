@@ -167,7 +167,10 @@ def test_the_stages_are_reported_in_order(checkpoint: pathlib.Path, tmp_path: pa
     assert tuple(stages) == STAGES
     stages.clear()
     convert(checkpoint, tmp_path / "full", full_check=True, report=stages.append)
-    assert tuple(stages[:4]) == (*STAGES, "checking ragged rows")
+    assert tuple(stages[:4]) == (
+        *STAGES,
+        "checking all positions by model.onnx, in one piece and cut",
+    )
 
 
 def test_what_was_left_out_is_told_in_one_printable_line(tmp_path: pathlib.Path) -> None:

@@ -55,7 +55,9 @@ def test_a_weight_that_is_written_wrong_fails_the_check_and_leaves_nothing(
     assert list_tree(tmp_path) == {}
 
 
-@pytest.mark.parametrize("stage", [*STAGES, "checking ragged rows"])
+@pytest.mark.parametrize(
+    "stage", [*STAGES, "checking all positions by model.onnx, in one piece and cut"]
+)
 def test_an_interrupt_leaves_nothing(
     checkpoint: pathlib.Path, tmp_path: pathlib.Path, stage: str
 ) -> None:
