@@ -69,8 +69,8 @@ class TorchFile:
         if stored.check and key not in self._checked:
             stored.check()
             self._checked.add(key)
-        offset = (view.storage.start + view.offset) * DTYPES[dtype].itemsize
-        flat = read_flat(self._file, stored.start + offset, view.span, dtype)
+        start = stored.start + view.offset * DTYPES[dtype].itemsize
+        flat = read_flat(self._file, start, view.span, dtype)
         if view.span == 0:
             return flat.reshape(view.shape)
         strides = [stride * flat.itemsize for stride in view.strides]
@@ -82,7 +82,7 @@ class TorchFile:
         storage = view.storage
         if storage.key not in self._storages:
             raise TensorFileError(f"the storage of {name} is missing")
-        whole = (storage.start + storage.elements) * DTYPES[storage.dtype].itemsize
+        whole = storage.elements * DTYPES[storage.dtype].itemsize
         if self._storages[storage.key].size < whole:
             raise TensorFileError(f"the storage of {name} is too short for its elements")
         if len(view.shape) != len(view.strides):

@@ -11,7 +11,7 @@ most one small object, so the memory is bounded by the pickle's size.
 import pickletools
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 from export.errors import list_some
@@ -41,7 +41,6 @@ class TorchStorage:
     dtype: str
     key: str
     elements: int
-    start: int = 0  # in the storage that the key names, of which older files know parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +69,12 @@ class _Name:
 
 
 _ORDERED_DICT: Final = _Name("collections", "OrderedDict")
-_REBUILD_TENSOR: Final = (
-    _Name("torch._utils", "_rebuild_tensor_v2"),
-    _Name("torch._utils", "_rebuild_tensor"),  # before torch 0.4
-)
+_REBUILD_TENSOR: Final = _Name("torch._utils", "_rebuild_tensor_v2")
 _REBUILD_PARAMETER: Final = _Name("torch._utils", "_rebuild_parameter")
 _NAMES: Final = frozenset(
     {
         _ORDERED_DICT,
-        *_REBUILD_TENSOR,
+        _REBUILD_TENSOR,
         _REBUILD_PARAMETER,
         *(_Name("torch", storage) for storage in _STORAGES),
     }
@@ -146,7 +142,7 @@ class _Machine:
             case "BINUNICODE" | "SHORT_BINUNICODE":
                 self._stack.append(argument)
             case "NONE" | "NEWFALSE" | "NEWTRUE":
-                self._stack.append({"NEWFALSE": False, "NEWTRUE": True}.get(opcode))
+                self._stack.append(None if opcode == "NONE" else opcode == "NEWTRUE")
             case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
                 index = argument if isinstance(argument, int) else len(self._memo)
                 self._memo[index] = self._stack[-1]
@@ -211,27 +207,20 @@ class _Machine:
                 table[key] = value
 
     def _find_storage(self, identity: object) -> TorchStorage:
-        """Return what a persistent id stands for.
+        """Return what a persistent id stands for: ("storage", class, key, device, elements).
 
-        It is ("storage", class, key, device, elements), and before torch 1.6 also None or, for a
-        part of that storage, (key of the part, its start, its elements).
+        Before torch 1.6 None comes last. (Before 0.4, older than GPT-2, a part of the storage did.)
         """
         match identity:
-            case ("storage", _Name("torch", name), str(key), _, elements, *part):
-                whole = TorchStorage(_STORAGES[name], key, _as_count(elements))
-                if self.storages.setdefault(key, whole) != whole:
+            case ("storage", _Name("torch", name), str(key), _, elements, *nothing) if nothing in (
+                [],
+                [None],
+            ):
+                storage = TorchStorage(_STORAGES[name], key, _as_count(elements))
+                if self.storages.setdefault(key, storage) != storage:
                     raise TensorFileError("it describes one storage in two ways")
-                return _cut(whole, part)
+                return storage
         raise TensorFileError("it refers to something that is not a storage")
-
-
-def _cut(whole: TorchStorage, part: list[object]) -> TorchStorage:
-    match part:
-        case [] | [None]:
-            return whole
-        case [(_, start, elements)]:
-            return replace(whole, start=_as_count(start), elements=_as_count(elements))
-    raise TensorFileError("it refers to a part of a storage in a way that is not known")
 
 
 def _check_name(module: object, name: object) -> _Name:
@@ -249,7 +238,7 @@ def _rebuild(function: object, arguments: object) -> object:
         case () if function == _ORDERED_DICT:
             return {}
         case (TorchStorage() as storage, offset, tuple(shape), tuple(strides), *_) if (
-            function in _REBUILD_TENSOR
+            function == _REBUILD_TENSOR
         ):
             return StridedTensor(storage, _as_count(offset), _as_sizes(shape), _as_sizes(strides))
         case (StridedTensor() as tensor, *_) if function == _REBUILD_PARAMETER:

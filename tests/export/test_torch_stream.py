@@ -13,7 +13,6 @@ from export.safetensors_file import TensorFileError
 from tests.export.torch_files import (
     EMPTY_TUPLE,
     Caller,
-    group,
     listing,
     number,
     program,
@@ -65,39 +64,6 @@ def test_a_file_made_by_hand_is_read_as_torchs_are(path: pathlib.Path) -> None:
         "x": [1.5, -2],
         "y": [1, 2, 3, 4],
     }
-
-
-def part(start: int, elements: int) -> bytes:
-    """Push a part of a storage of four floats."""
-    return storage("F32", "0", 4, group(text("part"), number(start), number(elements)))
-
-
-def test_a_part_of_a_storage_begins_at_its_start(path: pathlib.Path) -> None:
-    """Early versions of torch tell such parts apart; the offset of a tensor counts from there."""
-    content = program(table({"x": view(part(1, 3), 1), "y": view(part(1, 3), 0)}))
-    path.write_bytes(stream(content, {"0": _FOUR}))
-    assert [found.tolist() for found in read_file(path).values()] == [[3, 4], [2, 3]]
-
-
-@pytest.mark.parametrize(
-    ("whole", "offset", "fault"),
-    [
-        (part(1, 2), 1, "x reaches beyond its storage"),
-        (part(3, 2), 0, "the storage of x is too short for its elements"),
-        (part(-1, 2), 0, "one of its tensors has a size, stride or offset that is not a count"),
-        (
-            storage("F32", "0", 4, b"N", b"N"),
-            0,
-            "it refers to a part of a storage in a way that is not known",
-        ),
-    ],
-)
-def test_a_part_that_the_storage_does_not_hold_is_refused(
-    path: pathlib.Path, whole: bytes, offset: int, fault: str
-) -> None:
-    """A tensor beyond the part, a part beyond the storage, no part at all."""
-    content = stream(program(table({"x": view(whole, offset)})), {"0": _FOUR})
-    assert refuse(path, content) == fault
 
 
 @pytest.mark.parametrize(
