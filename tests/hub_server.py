@@ -33,6 +33,7 @@ class HubServer:
     commit: str = COMMIT
     requests: list[str] = field(default_factory=list)
     agents: list[str] = field(default_factory=list)  # the User-Agent of each request
+    tokens: list[str] = field(default_factory=list)  # the Authorization of each request
     ranges: list[str] = field(default_factory=list)  # those that were asked for of large files
     refusal: tuple[int, str] | None = None  # an HTTP status and X-Error-Code for every request
     page: bytes | None = None  # of HTML, with which every request is answered
@@ -59,6 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         self.hub.requests.append(f"{self.command} {path}")
         self.hub.agents.append(self.headers.get("User-Agent", ""))
+        self.hub.tokens.append(self.headers.get("Authorization", ""))
         time.sleep(self.hub.answer_seconds)
         if self.hub.refusal is not None:
             self._refuse(*self.hub.refusal)

@@ -43,8 +43,10 @@ def test_the_record_tells_what_was_found(home: pathlib.Path) -> None:
     places = {place["name"]: place["path"] for place in record["places"]}
     assert places.keys() == {"cache", "state", "hub-cache"}
     assert places["cache"] == str(home / "XDG_CACHE_HOME" / "gpt2")
-    record = json.loads(invoke("doctor", "--device", "cpu", "--offline", "--json").stdout)
+    again = invoke("doctor", "--device", "cpu", "--offline", "--json", "--verify")
+    record = json.loads(again.stdout)
     assert [(model["name"], model["fault"]) for model in record["models"]] == [("starter", None)]
+    assert (again.exit_code, record["verified"]) == (0, True)
 
 
 def test_a_damaged_model_is_a_failure_where_it_was_looked_for(
@@ -70,13 +72,6 @@ def test_what_cannot_work_is_a_failure_with_the_whole_diagnosis() -> None:
     assert record["problems"][0]["text"].startswith("--device cuda:77: ")
 
 
-def test_cached_models_are_read_whole_where_that_is_asked() -> None:
-    """The starter is there since its step ran, if by no other test."""
-    result = invoke("doctor", "--device", "cpu", "--offline", "--verify")
-    assert result.exit_code == 0
-    assert "1 cached, 0 damaged (read whole)" in result.stdout
-
-
 def test_a_folder_that_is_no_model_folder_is_a_failure(tmp_path: pathlib.Path) -> None:
     """It was asked for by its name, whether or not it is to be read whole."""
     result = invoke("doctor", tmp_path, "--device", "cpu", "--offline")
@@ -93,7 +88,6 @@ def test_a_folder_that_is_no_model_folder_is_a_failure(tmp_path: pathlib.Path) -
     ],
 )
 def test_a_wrong_use_is_a_usage_error(options: list[str], expected: str) -> None:
-    """One line and 2."""
     result = invoke("doctor", *options)
     assert result.exit_code == 2
     assert expected in error_line(result)
@@ -147,6 +141,7 @@ def test_each_fact_has_a_line() -> None:
         "works": "yes, on cpu",
     }
     assert all(line[10] == " " and line[11] != " " for line in text.splitlines())
+    assert lines(replace(SOUND, verified=True))["models"] == "1 cached, 0 damaged (read whole)"
 
 
 @pytest.mark.parametrize(

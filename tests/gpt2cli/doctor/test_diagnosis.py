@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import threading
 import urllib.error
+from typing import Any
 
 import pytest
 
@@ -32,22 +33,33 @@ def problems(
     step: Step = RAN,
     hub: HubAnswer = HUB,
 ) -> list[str]:
-    """Return the problems' texts."""
     found = find_problems(versions or {}, cuda or Cuda(), step, hub, [])
     return [problem.text for problem in found]
 
 
-def test_a_sound_machine_has_no_problem() -> None:
-    """No GPU is none either, nor a hub that was not asked."""
-    assert problems(versions={"onnxruntime": "1.32.0"}, hub=HubAnswer("x", None)) == []
-
-
-def test_both_runtimes_are_a_problem_even_where_all_else_runs() -> None:
-    """CUDA would break."""
-    [text] = problems(versions=BOTH)
-    assert text == (
-        "onnxruntime 1.32.0 and onnxruntime-gpu 1.31.1 are both installed: CUDA cannot run"
-    )
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        # No GPU is no problem, nor a hub that was not asked.
+        ({"versions": {"onnxruntime": "1.32.0"}, "hub": HubAnswer("x", None)}, []),
+        # Even where all else runs: CUDA would break.
+        (
+            {"versions": BOTH},
+            ["onnxruntime 1.32.0 and onnxruntime-gpu 1.31.1 are both installed: CUDA cannot run"],
+        ),
+        (
+            {"step": Step("auto", "cpu", "fp32", 1.0, "no cuBLAS"), "cuda": Cuda(1)},
+            ["CUDA is not used, though there is a device: no cuBLAS"],
+        ),
+        (
+            {"hub": HubAnswer("https://hub.test", False, reason="timed out")},
+            ["https://hub.test cannot be reached (timed out)"],
+        ),
+    ],
+    ids=["sound", "both runtimes", "not used", "no hub"],
+)
+def test_what_should_be_mended_is_a_problem(found: dict[str, Any], told: list[str]) -> None:
+    assert problems(**found) == told
 
 
 def test_the_same_is_not_told_twice() -> None:
@@ -56,14 +68,6 @@ def test_the_same_is_not_told_twice() -> None:
     assert problems(versions=BOTH, step=step, cuda=Cuda(1)) == [step.reason]
     step = Step("cuda", reason="device cuda:0: CUDA driver version is insufficient")
     assert problems(step=step, cuda=Cuda(1, "12.8", "13.0")) == [step.reason]
-
-
-def test_a_device_that_is_not_used_is_a_problem() -> None:
-    """`auto` went to the CPU all the same."""
-    step = Step("auto", "cpu", "fp32", 1.0, "no cuBLAS")
-    assert problems(step=step, cuda=Cuda(1)) == [
-        "CUDA is not used, though there is a device: no cuBLAS"
-    ]
 
 
 @pytest.mark.parametrize(
@@ -82,12 +86,6 @@ def test_a_driver_of_an_older_cuda_is_a_problem(
     """Within a major version the driver may be older."""
     found = problems(cuda=Cuda(1, has, needs), step=Step("auto", "cuda:0"))
     assert found == ([f"the driver runs CUDA {has}, ONNX Runtime needs CUDA {needs}"] * told)
-
-
-def test_a_hub_out_of_reach_is_a_problem() -> None:
-    """With the reason."""
-    hub = HubAnswer("https://hub.test", False, reason="timed out")
-    assert problems(hub=hub) == ["https://hub.test cannot be reached (timed out)"]
 
 
 def test_a_place_has_the_size_of_its_files(tmp_path: pathlib.Path) -> None:
@@ -175,7 +173,6 @@ def test_a_hub_that_answers_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_offline_it_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even a name server is."""
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
     asked: list[str] = []
     assert ask_hub(offline=True, ask=asked.append) == HubAnswer("https://huggingface.co", None)
@@ -194,7 +191,6 @@ def test_offline_it_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_why_it_cannot_be_reached_is_told_in_words(error: Exception, reason: str) -> None:
-    """Without numbers and brackets."""
 
     def fail(endpoint: str) -> None:
         raise error

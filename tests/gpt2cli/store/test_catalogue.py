@@ -34,7 +34,6 @@ def checkpoint(model_folders: ModelFolders, told: Told) -> pathlib.Path:
 def test_a_listed_model_tells_its_source_precision_and_real_size(checkpoint: pathlib.Path) -> None:
     """The size is the sum of its files' bytes."""
     [model] = list_cached()
-
     assert (model.name, model.revision) == (str(checkpoint.resolve()), None)
     assert (model.precision, model.fault) == ("fp32", None)
     assert model.size == sum(f.stat().st_size for f in model.path.iterdir())
@@ -47,7 +46,6 @@ def test_a_damaged_model_is_listed_with_its_fault_and_can_be_removed(
     [model] = list_cached()
     (model.path / "model.onnx").write_bytes(b"")
     [damaged] = list_cached()
-
     assert damaged.fault is not None
     assert "model.onnx" in damaged.fault
     assert (damaged.name, damaged.precision) == (model.name, model.precision)
@@ -80,7 +78,6 @@ def test_a_hostile_folder_leaves_the_others_alone_and_can_be_removed(
         (hostile / "export.json").write_bytes(content)
     listed = {model.path.name: model.fault for model in list_cached()}
     checked = {pathlib.Path(m.path).name: m.fault for m in check_models(verify=True)}
-
     told = "no export.json" if content is None else "export again"
     assert told in str(listed.pop("hostile"))
     assert told in str(checked.pop("hostile"))
@@ -94,7 +91,6 @@ def test_what_a_running_export_has_so_far_is_no_model(checkpoint: pathlib.Path) 
     [model] = list_cached()
     shutil.copytree(model.path, model.path.with_name(f".{model.path.name}.x.partial"))
     (model.path / ".export.json.1").write_bytes(b"x" * 1000)
-
     assert list_cached() == [model]
 
 
@@ -159,9 +155,7 @@ def test_a_description_holds_config_parameters_and_the_graphs_table(
 ) -> None:
     """Parameters counted by hand: 257·32 + 16·32 + one block of width 32 + the last norm."""
     block = 4 * 32 + 32 * 96 + 96 + 32 * 32 + 32 + 32 * 128 + 128 + 128 * 32 + 32
-
     described = describe_model(find_cached(str(checkpoint))[0])
-
     assert described["parameters"] == 257 * 32 + 16 * 32 + block + 2 * 32
     assert described["config"]["n_embd"] == 32
     assert ["input_ids", "int64", ["B", "S"]] in described["inputs"]
@@ -178,7 +172,6 @@ def test_models_are_found_by_alias_and_commit(
         Store(listener=told, hub=hub).find("gpt2")
         server.commit = OTHER_COMMIT
         Store(listener=told, hub=hub).pull("124M")
-
     assert {model.revision for model in find_cached("gpt2")} == {COMMIT, OTHER_COMMIT}
     assert [m.revision for m in find_cached(_REPO, revision=COMMIT[:7])] == [COMMIT]
 
@@ -189,7 +182,5 @@ def test_what_is_not_in_the_cache_is_an_error_that_says_where_to_look(
     """Neither name nor precision is guessed."""
     with pytest.raises(ModelError, match="gpt2 models list"):
         find_cached("gpt2")
-    with pytest.raises(ModelError, match="gpt2 models list"):
-        find_cached(str(checkpoint), precision="int8")
-    with pytest.raises(ModelError, match="of that revision or precision"):
+    with pytest.raises(ModelError, match=r"of that revision or precision.*gpt2 models list"):
         find_cached(str(checkpoint), precision="int8")

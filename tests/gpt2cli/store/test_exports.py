@@ -16,7 +16,6 @@ from export.storage import Precision
 from export.whole import replacing_folder
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import ModelFolder, read_model_folder
-from gpt2cli.store import exports
 from gpt2cli.store.catalogue import list_cached
 from gpt2cli.store.exports import check_again, export_once, find_exported, local_checkpoint
 from tests.checkpoints import CheckpointShape
@@ -28,7 +27,6 @@ _SHAPE = CheckpointShape(n_layer=1, n_head=2, n_embd=32, n_positions=16, vocab_s
 
 @pytest.fixture
 def checkpoint(model_folders: ModelFolders, tmp_path: pathlib.Path) -> pathlib.Path:
-    """Return a small checkpoint that a test may change."""
     return shutil.copytree(model_folders.checkpoint(_SHAPE), tmp_path / "checkpoint")
 
 
@@ -45,7 +43,6 @@ def test_the_second_time_nothing_is_exported(checkpoint: pathlib.Path, told: Tol
     """The same source gives the same folder, with a note only when it is made."""
     first = _export(checkpoint, told)
     second = _export(checkpoint, told)
-
     assert first == second
     assert len(told.notes) == 1
     assert "exporting checkpoint for its first use" in told.notes[0]
@@ -56,7 +53,6 @@ def test_what_the_export_notes_is_told(checkpoint: pathlib.Path, told: Told) -> 
     (checkpoint / "generation_config.json").write_text('{"eos_token_id": 0}')
     _export(checkpoint, told)
     _export(checkpoint, told)
-
     said = "generation_config.json: eos_token_id 0 is an ordinary word of the vocabulary, '!'"
     assert told.notes[1:] == [said]
 
@@ -69,7 +65,6 @@ def test_a_changed_checkpoint_is_exported_again_in_place_of_the_old_export(
     for seconds in (1, 2, 3):
         os.utime(checkpoint / "config.json", (seconds, seconds))
         again = _export(checkpoint, told)
-
         assert read_model_folder(again).source == local_checkpoint(checkpoint).origin
         assert list(again.parent.glob("[!.]*")) == [again]
     assert again == first
@@ -86,7 +81,6 @@ def test_an_export_that_failed_leaves_the_old_one(checkpoint: pathlib.Path, told
         _export(checkpoint, told)
     weights.write_bytes(content)
     os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
-
     assert _find(checkpoint) == read_model_folder(folder)
 
 
@@ -101,7 +95,6 @@ def test_a_damaged_export_is_made_again(
     damaged.write_bytes(whole[: len(whole) // 2])
     if not cut:
         damaged.unlink()
-
     assert _find(checkpoint) is None
     assert (_export(checkpoint, told) / name).stat().st_size == len(whole)
     assert any("is damaged; exporting it again" in note for note in told.notes)
@@ -115,7 +108,6 @@ def test_what_was_left_of_another_model_is_removed_unless_somebody_is_at_it(
     dead = models / ".dead-fp32-0.abcdefgh.partial"
     dead.mkdir()
     shutil.rmtree(_export(checkpoint, told))
-
     with replacing_folder(models / "alive-fp32-1") as alive:
         _export(checkpoint, told)
         assert (dead.exists(), alive.exists()) == (False, True)
@@ -126,10 +118,8 @@ def test_a_bad_checkpoint_is_one_line_and_leaves_nothing(
 ) -> None:
     """The exporter's error comes through as a ModelError."""
     (checkpoint / "model.safetensors").write_bytes(b"")
-
     with pytest.raises(ModelError, match=r"model\.safetensors") as caught:
         _export(checkpoint, told)
-
     assert "\n" not in str(caught.value)
     assert _find(checkpoint) is None
 
@@ -148,9 +138,7 @@ def test_a_cache_that_cannot_be_written_moves_elsewhere_with_a_note(
     elsewhere = home / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
-
     folder = _export(checkpoint, told)
-
     assert folder.is_relative_to(elsewhere)
     assert "cannot be written" in told.notes[0]
     assert [model.path for model in list_cached()] == [folder]
@@ -165,10 +153,8 @@ def test_a_temporary_cache_that_others_can_write_is_not_read(
     monkeypatch.setattr("tempfile.tempdir", str(home))
     spare = home / f"gpt2-cache-{os.getuid()}"
     shutil.move(_export(checkpoint, told).parent, spare)
-
     assert len(list_cached()) == 1
     spare.chmod(0o777)
-
     assert list_cached() == []
     assert _find(checkpoint) is None
 
@@ -181,7 +167,6 @@ def test_no_place_at_all_is_one_line_that_says_what_to_set(
     nowhere = home / "a file"
     nowhere.write_text("in the way too")
     monkeypatch.setattr("tempfile.tempdir", str(nowhere))
-
     with pytest.raises(ModelError, match="set XDG_CACHE_HOME"):
         _export(checkpoint, told)
 
@@ -194,21 +179,19 @@ def test_another_onnxruntime_is_checked_once_and_recorded(
     path = shutil.copytree(model_folders(_SHAPE, precision=precision), tmp_path / "model")
     other = {"onnxruntime": "0.0.0", "provider": "CPUExecutionProvider"}
     _change_manifest(path, checked=[other])
-
     check_again(read_model_folder(path), "CPUExecutionProvider")
-
     here = (onnxruntime.__version__, "CPUExecutionProvider")
     assert read_model_folder(path).checked == (("0.0.0", "CPUExecutionProvider"), here)
 
 
-def test_a_folder_checked_here_is_not_checked_again(
-    checkpoint: pathlib.Path, told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The record is believed: the exporter is not even imported."""
-    folder = read_model_folder(_export(checkpoint, told))
-    monkeypatch.setattr(exports, "_translated", None)
-
-    check_again(folder, "CPUExecutionProvider")
+def test_a_local_checkpoint_is_identified_by_path_sizes_and_times(tmp_path: pathlib.Path) -> None:
+    """Hidden files and folders are no part of it."""
+    (tmp_path / "a").write_bytes(b"123")
+    (tmp_path / ".hidden").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    os.utime(tmp_path / "a", ns=(7, 7))
+    files = {"a": [3, 7]}
+    assert local_checkpoint(tmp_path).origin == {"path": str(tmp_path.resolve()), "files": files}
 
 
 def test_a_graph_that_is_wrong_here_is_refused(checkpoint: pathlib.Path, told: Told) -> None:
@@ -217,7 +200,6 @@ def test_a_graph_that_is_wrong_here_is_refused(checkpoint: pathlib.Path, told: T
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(config | {"layer_norm_epsilon": 0.5}))
     _change_manifest(path, checked=[], files={})
-
     with pytest.raises(ModelError, match="differ from the reference"):
         check_again(read_model_folder(path), "CPUExecutionProvider")
 
@@ -242,18 +224,16 @@ def test_after_a_kill_at_any_stage_the_next_start_works(
         "export_once(local_checkpoint(source), 'fp32', note=lambda text: None, stage=stage)\n"
     )
     killed = subprocess.run([sys.executable, "-c", program, str(checkpoint), stage], check=False)
-
     assert killed.returncode == -signal.SIGKILL
     assert _find(checkpoint) is None
     folder = _export(checkpoint, told)
-
     assert [p.name for p in folder.parent.iterdir() if p.suffix == ".partial"] == []
 
 
-def test_a_cache_that_holds_everything_needs_no_writing(
+def test_a_cache_that_holds_everything_needs_neither_writing_nor_a_check(
     checkpoint: pathlib.Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A read-only cache with the export in it just works."""
+    """A read-only cache with the export in it just works; the exporter is not even imported."""
     folder = _export(checkpoint, told)
 
     def refuse(*args: object, **kwargs: object) -> None:
@@ -261,19 +241,6 @@ def test_a_cache_that_holds_everything_needs_no_writing(
 
     for name in ("os.mkdir", "os.rename", "os.replace", "os.unlink", "tempfile.mkdtemp"):
         monkeypatch.setattr(name, refuse)
-    monkeypatch.setattr("gpt2cli.store.exports._writable_models_folder", refuse)
-
+    monkeypatch.setattr("export.check.recheck", refuse)
     assert _export(checkpoint, told) == folder
     check_again(read_model_folder(folder), "CPUExecutionProvider")
-
-
-def test_a_local_checkpoint_is_identified_by_path_sizes_and_times(tmp_path: pathlib.Path) -> None:
-    """Hidden files and folders are no part of it."""
-    (tmp_path / "a").write_bytes(b"123")
-    (tmp_path / ".hidden").write_bytes(b"")
-    (tmp_path / "folder").mkdir()
-    os.utime(tmp_path / "a", ns=(7, 7))
-    assert local_checkpoint(tmp_path).origin == {
-        "path": str(tmp_path.resolve()),
-        "files": {"a": [3, 7]},
-    }

@@ -8,20 +8,18 @@ from gpt2cli.errors import ModelError
 from gpt2cli.store.names import HUB_ALIASES, STARTER_FOLDER, parse_name
 
 
-@pytest.mark.parametrize("name", ["124M", "gpt2", "openai-community/gpt2"])
-def test_all_names_of_the_small_model_mean_the_same(name: str) -> None:
-    """Alias, size and hub id name one repository."""
-    assert parse_name(name) == "openai-community/gpt2"
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [*((name, "openai-community/gpt2") for name in ("124M", "gpt2", "openai-community/gpt2")),
+     ("starter", STARTER_FOLDER)],
+)  # fmt: skip
+def test_alias_size_and_hub_id_name_one_model(name: str, meant: str | pathlib.Path) -> None:
+    assert parse_name(name) == meant
 
 
 def test_every_alias_names_a_repository_with_an_owner() -> None:
     """The hub no longer serves bare names."""
     assert all(repo.count("/") == 1 for repo in HUB_ALIASES.values())
-
-
-def test_starter_is_the_bundled_model() -> None:
-    """It needs neither folder nor hub."""
-    assert parse_name("starter") == STARTER_FOLDER
 
 
 def test_a_folder_that_exists_comes_before_a_hub_id(
@@ -30,7 +28,6 @@ def test_a_folder_that_exists_comes_before_a_hub_id(
     """owner/name is a folder where there is one, as Hugging Face's own tools have it."""
     (tmp_path / "owner" / "name").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-
     assert parse_name("owner/name") == pathlib.Path("owner/name")
     assert parse_name("owner/other") == "owner/other"
 
@@ -39,7 +36,6 @@ def test_a_folder_that_a_killed_export_moved_aside_is_put_back(tmp_path: pathlib
     """It is the folder of that name until a whole one takes its place."""
     aside = tmp_path / ".model.abcd_123.replaced"
     aside.mkdir()
-
     assert parse_name(str(tmp_path / "model")) == tmp_path / "model"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -50,7 +46,6 @@ def test_an_alias_comes_before_a_folder_of_that_name(
     """A folder beside the user never changes what gpt2 means; ./gpt2 names it."""
     (tmp_path / "gpt2").mkdir()
     monkeypatch.chdir(tmp_path)
-
     assert parse_name("gpt2") == "openai-community/gpt2"
     assert parse_name("./gpt2") == pathlib.Path("gpt2")
 
@@ -66,7 +61,6 @@ def test_an_alias_comes_before_a_folder_of_that_name(
     ],
 )
 def test_an_unknown_name_suggests_the_nearest(name: str, suggested: str) -> None:
-    """A slip of the finger is answered with the right name."""
     with pytest.raises(ModelError, match=f"unknown model '{name}'.*{suggested}"):
         parse_name(name)
 

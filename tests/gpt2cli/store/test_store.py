@@ -5,7 +5,7 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -23,7 +23,7 @@ from gpt2cli.store.store import Store
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.store.conftest import Told
-from tests.hub_server import COMMIT, HubServer, serve_hub
+from tests.hub_server import COMMIT, OTHER_COMMIT, HubServer, serve_hub
 from tests.model_folders import ModelFolders
 
 _SHAPE = CheckpointShape(n_layer=1, n_head=2, n_embd=32, n_positions=16, vocab_size=257)
@@ -41,7 +41,6 @@ def server(model_folders: ModelFolders, home: pathlib.Path) -> Iterator[HubServe
 
 @pytest.fixture
 def hub(server: HubServer, home: pathlib.Path) -> Hub:
-    """Return the hub at that server, with a cache of its own."""
     return Hub(server.address, home / "hub")
 
 
@@ -62,19 +61,15 @@ def test_a_hub_model_is_downloaded_exported_and_known_by_its_commit(
 ) -> None:
     """Only the files that a conversion reads are fetched."""
     model = store.find("gpt2")
-
     assert (model.name, model.revision) == (_DEFAULT, COMMIT)
     fetched = {r.rpartition("/")[2] for r in server.requests if "/resolve/" in r}
     assert fetched == {"config.json", "model.safetensors", "tokenizer.json"}
 
 
 def test_the_second_time_the_network_is_not_asked(store: Store, server: HubServer) -> None:
-    """Cached means no request at all."""
     first = store.find("gpt2")
     server.requests.clear()
-
     second = store.find("124M")
-
     assert second == first
     assert server.requests == []
 
@@ -86,9 +81,7 @@ def test_a_checkpoint_in_the_hubs_cache_needs_no_network(
     store.find("gpt2")
     shutil.rmtree(home / "cache")
     server.requests.clear()
-
     model = replace(store, offline=True).find("gpt2")
-
     assert model.revision == COMMIT
     assert server.requests == []
 
@@ -100,7 +93,6 @@ def test_the_environment_can_forbid_the_network(
     """HF_HUB_OFFLINE=1 is offline, and so is the older name that huggingface_hub reads."""
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv(variable, "1")
-
     with pytest.raises(HubError, match=variable):
         store.find("gpt2")
     assert server.requests == []
@@ -119,14 +111,21 @@ def test_the_environment_can_forbid_the_network(
     ],
 )
 def test_a_refusal_of_the_hub_is_one_line_that_says_what_to_do(
-    store: Store, server: HubServer, status: int, code: str, told_to_do: str
+    store: Store,
+    server: HubServer,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    code: str,
+    told_to_do: str,
 ) -> None:
-    """Each kind of refusal has its own advice."""
+    """Each kind has its own advice; the token that was sent never appears."""
+    monkeypatch.setenv("HF_TOKEN", "hf_secretsecretsecretsecretsecret")
     server.refusal = (status, code)
-
     with pytest.raises(HubError, match=told_to_do) as caught:
         store.find("gpt2")
     assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+    assert set(server.tokens) == {"Bearer hf_secretsecretsecretsecretsecret"}
 
 
 def test_a_name_that_the_hub_cannot_have_is_one_line(store: Store) -> None:
@@ -140,7 +139,6 @@ def test_what_answers_in_the_hubs_place_is_one_line_that_says_so(
 ) -> None:
     """As the login page of a guest network: 200, and HTML."""
     server.page = b"<html>Welcome!</html>"
-
     with pytest.raises(HubError, match=r"did not come from the hub; check HF_ENDPOINT") as caught:
         store.find("gpt2")
     assert "\n" not in str(caught.value)
@@ -151,47 +149,63 @@ def test_a_hub_cache_that_cannot_be_written_is_one_line_that_says_what_to_set(
 ) -> None:
     """A file where its folder should be; nothing else is tried in its place."""
     (home / "file").touch()
-
     with pytest.raises(HubError, match="set HF_HOME") as caught:
         Store(listener=told, hub=Hub(server.address, home / "file" / "hub")).find("gpt2")
     assert "\n" not in str(caught.value)
 
 
-def _cut(content: bytes) -> bytes:
-    return content[: len(content) // 2]
+def test_a_download_cut_by_the_server_is_one_line_and_then_completed(
+    store: Store, server: HubServer
+) -> None:
+    """A connection that closes early never becomes a model."""
+    server.cut_after = 10_000
+    with pytest.raises(HubError, match="could not be downloaded") as caught:
+        store.find("gpt2")
+    assert "\n" not in str(caught.value)
+    server.cut_after = None
+    assert store.find("gpt2").revision == COMMIT
 
 
-def _empty(content: bytes) -> bytes:
-    return b""
+def test_a_file_that_is_listed_but_missing_is_named(store: Store, server: HubServer) -> None:
+    server.missing = {"model.safetensors"}
+    with pytest.raises(HubError, match=r"model\.safetensors"):
+        store.find("gpt2")
 
 
-def _flip_a_bit(content: bytes) -> bytes:
-    return content[:-1] + bytes([content[-1] ^ 1])
+def test_pull_takes_what_changed_on_the_branch_and_find_does_not(
+    store: Store, server: HubServer
+) -> None:
+    """A model is brought up to date when that is asked for, not behind the user's back."""
+    store.find("gpt2")
+    config = server.repositories[_DEFAULT] / "config.json"
+    config.write_text(config.read_text() + "\n")
+    server.commit = OTHER_COMMIT
+    assert store.find("gpt2").revision == COMMIT
+    assert store.pull("gpt2").revision == OTHER_COMMIT
+    assert store.find("gpt2").revision == OTHER_COMMIT
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
-@pytest.mark.parametrize("damage", [_cut, _empty, _flip_a_bit])
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped bit"])
 def test_pull_mends_a_download_that_was_damaged(
-    store: Store,
-    hub: Hub,
-    server: HubServer,
-    home: pathlib.Path,
-    damage: Callable[[bytes], bytes],
-    name: str,
+    store: Store, hub: Hub, server: HubServer, home: pathlib.Path, damage: str, name: str
 ) -> None:
     """What is not as the hub lists it is fetched anew, and nothing else is."""
     hub.download(_DEFAULT, "main", progress=False)
     [file] = (home / "hub").glob(f"*/snapshots/*/{name}")
     whole = file.read_bytes()
-    file.resolve().write_bytes(damage(whole))
-    if damage is not _flip_a_bit:  # which no conversion sees
+    damaged = {
+        "cut": whole[: len(whole) // 2],
+        "empty": b"",
+        "flipped bit": whole[:-1] + bytes([whole[-1] ^ 1]),
+    }
+    file.resolve().write_bytes(damaged[damage])
+    if damage != "flipped bit":  # which no conversion sees
         found = replace(store, offline=True).find_checkpoint("gpt2")
         with pytest.raises(ModelError, match=rf"damaged: {name}; `gpt2 models pull {_DEFAULT}`"):
             export_once(found, "fp32", note=print, stage=print)
     server.requests.clear()
-
     assert store.pull("gpt2").revision == COMMIT
-
     assert file.read_bytes() == whole
     assert {r.rpartition("/")[2] for r in server.requests} == {"main", name}
 
@@ -207,7 +221,6 @@ def test_what_repositories_share_is_told_from_damage_and_left_alone(
     blob = weights.resolve().rename(shared)
     (snapshot / weights.readlink()).symlink_to(blob)
     assert find_damaged(snapshot) == []
-
     shared.write_bytes(b"damaged")
     assert find_damaged(snapshot) == ["model.safetensors"]
     store.pull("gpt2")
@@ -220,7 +233,6 @@ def test_a_file_that_never_comes_as_the_hub_lists_it_is_told(
 ) -> None:
     """It is fetched once more, and then refused by its name."""
     monkeypatch.setattr("tests.hub_server._lfs", lambda path: _describe_another(path))
-
     with pytest.raises(HubError, match=r"model\.safetensors of .* is not what the hub lists"):
         store.find("gpt2")
 
@@ -237,7 +249,6 @@ def test_a_repository_without_weights_is_refused_by_the_file_that_lacks(
     """Nothing is downloaded of a repository that cannot be converted."""
     for name in ("model.safetensors", "pytorch_model.bin"):
         (server.repositories[_DEFAULT] / name).unlink()
-
     with pytest.raises(HubError, match=r"has no model\.safetensors"):
         store.find("gpt2")
 
@@ -245,7 +256,6 @@ def test_a_repository_without_weights_is_refused_by_the_file_that_lacks(
 def test_the_starter_runs_where_the_default_cannot_be_had(no_hub: Hub, told: Told) -> None:
     """No model named and no hub: the bundled one, one note with the reason, and no lie."""
     model = Store(listener=told, hub=no_hub).find(None)
-
     assert model.name == "starter"
     [why] = [note for note in told.notes if "starter model" in note]
     assert "could not be downloaded" in why
@@ -259,9 +269,7 @@ def test_a_failure_of_the_hub_is_remembered_for_a_while(
     store.find(None)
     server.requests.clear()
     server.refusal = None
-
     model = store.find(None)
-
     assert model.name == "starter"
     assert server.requests == []
     assert sum("the hub answered 500" in note for note in told.notes) == 2
@@ -270,7 +278,6 @@ def test_a_failure_of_the_hub_is_remembered_for_a_while(
 def test_the_starter_is_known_by_what_is_in_its_files(no_hub: Hub, told: Told) -> None:
     """Not by their dates, which every install sets anew, nor by its card."""
     source = Store(listener=told, hub=no_hub).find("starter").folder.source
-
     weights = (STARTER_FOLDER / "model.safetensors").read_bytes()
     assert source["sha256"]["model.safetensors"] == hashlib.sha256(weights).hexdigest()
     assert source.keys() == {"name", "sha256"}
@@ -285,7 +292,6 @@ def test_another_way_to_the_hub_is_tried_at_once(
     remember_default(DefaultMemory(False, time.time(), "just now", describe_way()))
     assert Store(listener=told, hub=no_hub).find(None).name == "starter"
     assert not any(b"secret" in path.read_bytes() for path in (home / "state").rglob("*.json"))
-
     monkeypatch.delenv("https_proxy")
     assert store.find(None).name == _DEFAULT
 
@@ -293,25 +299,23 @@ def test_another_way_to_the_hub_is_tried_at_once(
 def test_offline_is_a_reason_of_its_own(store: Store, told: Told) -> None:
     """Whatever the hub last said: it is not to be asked."""
     remember_default(DefaultMemory(hub_failed_at=time.time(), hub_failure="just now"))
-
     assert replace(store, offline=True).find(None).name == "starter"
     [why] = [note for note in told.notes if "starter model" in note]
     assert "offline mode is on" in why
     assert "just now" not in why
 
 
-def test_after_some_minutes_the_hub_is_asked_again(store: Store) -> None:
-    """A remembered failure gets old."""
-    remember_default(DefaultMemory(hub_failed_at=time.time() - 3600, hub_failure="long ago"))
-
-    assert store.find(None).name == _DEFAULT
-
-
-def test_a_named_model_is_tried_though_the_hub_failed_lately(store: Store) -> None:
-    """The memory is of the default that nobody named."""
-    remember_default(DefaultMemory(hub_failed_at=time.time(), hub_failure="just now"))
-
-    assert store.find("gpt2").name == _DEFAULT
+@pytest.mark.parametrize(
+    ("seconds_ago", "name", "found"),
+    [(0, None, "starter"), (3600, None, _DEFAULT), (0, "gpt2", _DEFAULT)],
+)
+def test_a_remembered_failure_is_of_the_default_and_gets_old(
+    store: Store, seconds_ago: float, name: str | None, found: str
+) -> None:
+    """The hub is not asked again at once, unless for a model that somebody named."""
+    failed_at = time.time() - seconds_ago
+    remember_default(DefaultMemory(False, failed_at, "it failed", describe_way()))
+    assert store.find(name).name == found
 
 
 def test_once_the_default_has_run_it_is_never_replaced(
@@ -322,7 +326,6 @@ def test_once_the_default_has_run_it_is_never_replaced(
     for folder in ("cache", "hub"):
         shutil.rmtree(home / folder)
     server.refusal = (500, "")
-
     with pytest.raises(HubError, match="answered 500"):
         store.find(None)
 
@@ -336,7 +339,6 @@ def test_what_is_remembered_may_be_lost_or_damaged(home: pathlib.Path, content: 
     """Broken state is no state."""
     remember_default(DefaultMemory(has_run=True))
     assert recall_default().has_run
-
     for file in (home / "state").rglob("*.json"):
         file.write_text(content)
     assert recall_default() == DefaultMemory()
@@ -350,7 +352,6 @@ def test_nothing_stands_in_for_a_revision_that_is_not_there(
     server.refusal = (404, "RevisionNotFound")
     with pytest.raises(HubError, match="no revision typo"):
         replace(store, revision="typo").find(None)
-
     server.refusal = None
     remember_default(DefaultMemory())
     assert store.find(None).name == _DEFAULT
@@ -366,7 +367,6 @@ def test_a_download_without_a_tokenizer_is_completed(
         link.unlink()
     with pytest.raises(HubError, match=r"incomplete: missing tokenizer\.json"):
         replace(store, offline=True).find("gpt2")
-
     assert store.find("gpt2").name == _DEFAULT
 
 
@@ -377,7 +377,6 @@ def test_commits_of_several_revisions_are_known_side_by_side(
     for revision in ("main", "refs/pr/1", "v1.0"):
         replace(store, revision=revision).find("gpt2")
     server.requests.clear()
-
     for revision in ("main", "refs/pr/1", "v1.0"):
         assert replace(store, revision=revision).find("gpt2").revision == COMMIT
     assert server.requests == []
@@ -407,7 +406,6 @@ def test_for_a_tokenizer_no_weights_are_fetched_and_nothing_is_converted(
     assert list_cached() == []
     fetched = {r.rpartition("/")[2] for r in server.requests if "/resolve/" in r}
     assert fetched == {"config.json", "tokenizer.json"}
-
     server.requests.clear()
     store.find("gpt2")
     assert {r.rpartition("/")[2] for r in server.requests} == {"main", "model.safetensors"}
@@ -420,12 +418,10 @@ def test_a_checkpoint_without_weights_has_a_tokenizer(
     whole = model_folders.checkpoint(_SHAPE)
     bare = shutil.copytree(whole, tmp_path / "bare")
     (bare / "model.safetensors").unlink()
-
     with Store(listener=told).find_tokenizer(str(bare)) as found:
         alone = found.folder
         text = alone.tokenizer_file.read_text()
     made = read_model_folder(model_folders.convert(whole))
-
     assert text == made.tokenizer_file.read_text()
     assert (alone.shape, alone.missing_ids) == (made.shape, made.missing_ids)
     assert (alone.bos_token_id, alone.eos_token_ids) == (made.bos_token_id, made.eos_token_ids)
@@ -438,14 +434,12 @@ def test_after_the_defaults_tokenizer_alone_the_starter_may_still_stand_in(
     with store.find_tokenizer(None) as found:
         assert found.name == _DEFAULT
     server.refusal = (500, "")
-
     assert store.find(None).name == "starter"
 
 
 def test_a_model_folder_is_taken_as_it_is(model_folders: ModelFolders, told: Told) -> None:
     """Wherever it lies, and whatever auto would export: it has its precision already."""
     folder = model_folders(_SHAPE, precision=Precision.INT8)
-
     assert Store(auto_precision="fp16", listener=told).find(str(folder)).folder.path == folder
     assert told.notes == []
 
@@ -463,12 +457,10 @@ def test_auto_is_what_the_caller_says_and_each_precision_has_a_folder(
 ) -> None:
     """The same checkpoint, once for each precision that was asked."""
     checkpoint = str(model_folders.checkpoint(_SHAPE))
-
     asked = [
         Store(precision=precision, auto_precision=auto, listener=told).find(checkpoint).folder
         for precision, auto in (("auto", "fp32"), ("auto", "int8"), ("int4", "fp32"))
     ]
-
     assert [folder.precision for folder in asked] == ["fp32", "int8", "int4"]
     assert len({folder.path for folder in asked}) == 3
 
@@ -479,7 +471,6 @@ def test_a_revision_is_refused_where_there_are_none(
 ) -> None:
     """Only hub models have revisions."""
     model = name if name == "starter" else str(model_folders.checkpoint(_SHAPE))
-
     with pytest.raises(UsageError, match="revision"):
         Store(revision="main", listener=told).find(model)
 
@@ -489,19 +480,10 @@ def test_an_empty_folder_is_an_error_that_lists_what_is_missing(
 ) -> None:
     """All faults in one line."""
     (tmp_path / "empty").mkdir()
-
     with pytest.raises(ModelError) as caught:
         Store(listener=told).find(str(tmp_path / "empty"))
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         assert name in str(caught.value)
-
-
-def test_a_hub_model_can_be_exported_to_a_folder_of_the_users(store: Store) -> None:
-    """Its origin is the repository and the commit."""
-    found = store.find_checkpoint("gpt2")
-
-    assert found.origin == {"repo": _DEFAULT, "commit": COMMIT}
-    assert (found.folder / "model.safetensors").exists()
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may read anything")
@@ -509,6 +491,5 @@ def test_a_folder_that_cannot_be_read_is_one_line(tmp_path: pathlib.Path, told: 
     """The operating system's error is translated."""
     folder = tmp_path / "secret"
     folder.mkdir(mode=0)
-
     with pytest.raises(ModelError, match="cannot be read"):
         Store(listener=told).find(str(folder))

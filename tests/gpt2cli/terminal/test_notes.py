@@ -5,29 +5,25 @@ import pytest
 from gpt2cli.terminal.notes import Notes, end_line, write_error, write_line
 
 
-def test_a_note_is_one_line_with_the_programs_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """On stderr; stdout has the result alone."""
-    with Notes() as notes:
-        notes.note("a")
-
-    assert tuple(capsys.readouterr()) == ("", "gpt2: a\n")
-
-
-def test_quiet_silences_notes_but_not_reports(capsys: pytest.CaptureFixture[str]) -> None:
-    """A report was asked for."""
-    with Notes(quiet=True) as notes:
+@pytest.mark.parametrize(("quiet", "told"), [(False, "gpt2: a\nb\n"), (True, "b\n")])
+def test_quiet_silences_notes_but_not_reports(
+    capsys: pytest.CaptureFixture[str], quiet: bool, told: str
+) -> None:
+    """A report was asked for; stdout has the result alone."""
+    with Notes(quiet=quiet) as notes:
         notes.note("a")
         notes.report("b")
+    assert tuple(capsys.readouterr()) == ("", told)
 
-    assert capsys.readouterr().err == "b\n"
 
-
-def test_stages_are_for_a_person_who_watches(capsys: pytest.CaptureFixture[str]) -> None:
-    """A log gets none, and no escape sequences."""
+def test_stages_and_a_lines_end_are_for_a_person_who_watches(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A log gets none, and no escape sequences; it has no cursor that somebody left."""
     with Notes() as notes:
         notes.stage("loading")
         notes.pause()
-
+        end_line()
     assert not notes.watched
     assert tuple(capsys.readouterr()) == ("", "")
 
@@ -45,9 +41,7 @@ def test_stages_are_for_a_person_who_watches(capsys: pytest.CaptureFixture[str])
 def test_an_error_is_one_line_whatever_it_quotes(
     capfd: pytest.CaptureFixture[str], message: str, line: str
 ) -> None:
-    """Lines are joined, and controls visible."""
     write_error(message)
-
     assert capfd.readouterr().err == line
 
 
@@ -62,12 +56,4 @@ def test_stderr_that_cannot_be_written_is_no_failure(
     with Notes() as notes:
         notes.note("a")
         notes.stage("a")
-
     assert capsys.readouterr().out == ""
-
-
-def test_a_line_is_ended_on_a_terminal_only(capsys: pytest.CaptureFixture[str]) -> None:
-    """A log has no cursor that somebody left."""
-    end_line()
-
-    assert capsys.readouterr().err == ""

@@ -25,7 +25,6 @@ class Broken(io.BytesIO):
         self._error = error
 
     def write(self, data: object) -> int:
-        """Fail."""
         raise self._error
 
 
@@ -33,7 +32,6 @@ class Partial(io.BytesIO):
     """An unbuffered file that takes three bytes at a time."""
 
     def write(self, data: Any) -> int:
-        """Take the first three bytes."""
         return super().write(data[:3])
 
 
@@ -45,7 +43,6 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(prompt: str, text: str) -> str:
-    """Return what a terminal is sent."""
     file = io.BytesIO()
     writer = ResultWriter(file, on_terminal=True)
     writer.write_prompt(prompt)
@@ -62,10 +59,17 @@ def test_a_terminal_gets_the_prompt_in_bold_and_all_of_it_safe() -> None:
 def test_what_a_file_takes_only_in_part_is_written_to_the_end() -> None:
     """A nearly full disk or a slow device takes less than it is given, without an error."""
     file = Partial()
-
     ResultWriter(file, on_terminal=False).write("twelve bytes")
-
     assert file.getvalue() == b"twelve bytes"
+
+
+def test_elsewhere_bytes_are_untouched() -> None:
+    """Controls and markup go through as UTF-8, in which a lone surrogate is a question mark."""
+    file = io.BytesIO()
+    writer = ResultWriter(file, on_terminal=False)
+    writer.write_prompt("[b]\x1b\r")
+    writer.write("é\x9b\u202e\udcff\n")
+    assert file.getvalue() == "[b]\x1b\ré\x9b\u202e?\n".encode()
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
@@ -79,16 +83,6 @@ def test_bold_can_be_unwanted_and_text_stays_safe(
     assert shown("a\x1b", "b\x1b") == "a␛b␛"
 
 
-def test_elsewhere_bytes_are_untouched() -> None:
-    """Controls and markup go through as UTF-8."""
-    file = io.BytesIO()
-    writer = ResultWriter(file, on_terminal=False)
-    writer.write_prompt("[b]\x1b\r")
-    writer.write("é\x9b\u202e\n")
-
-    assert file.getvalue() == "[b]\x1b\ré\x9b\u202e\n".encode()
-
-
 def test_each_piece_is_there_at_once(tmp_path: pathlib.Path) -> None:
     """No buffer holds back what was written."""
     with (tmp_path / "out").open("wb") as file:
@@ -96,18 +90,10 @@ def test_each_piece_is_there_at_once(tmp_path: pathlib.Path) -> None:
         assert (tmp_path / "out").read_bytes() == b"a"
 
 
-def test_a_lone_surrogate_is_replaced_rather_than_fatal() -> None:
-    """The output is UTF-8 in any case."""
-    file = io.BytesIO()
-    ResultWriter(file, on_terminal=False).write("a\udcff")
-    assert file.getvalue() == b"a?"
-
-
 def test_a_reader_who_left_is_told_from_other_failures() -> None:
     """The one ends the program quietly, the others are errors with the system's reason."""
     gone = Broken(BrokenPipeError(errno.EPIPE, "Broken pipe"))
     full = Broken(OSError(errno.ENOSPC, "No space left on device"))
-
     with pytest.raises(BrokenPipeError):
         ResultWriter(gone, on_terminal=False).write("a")
     with pytest.raises(OutputError, match="cannot write the result: No space left on device"):
@@ -140,7 +126,6 @@ def test_a_file_appears_at_the_end_and_whole(tmp_path: pathlib.Path) -> None:
         writer.write_prompt("a\x1b")
         writer.write("b")
         assert path.read_text() == "old"
-
     assert path.read_bytes() == b"a\x1bb"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -154,7 +139,6 @@ def test_a_file_that_was_not_finished_is_as_it_was(
     with pytest.raises(error), open_result(path):
         raise error
     assert list(tmp_path.iterdir()) == []
-
     path.write_text("old")
     with pytest.raises(error), open_result(path) as writer:
         writer.write("new")
@@ -170,7 +154,6 @@ def test_a_replaced_file_keeps_its_mode(tmp_path: pathlib.Path) -> None:
     path.touch(mode=0o600)
     with open_result(path) as writer:
         writer.write("a")
-
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -184,7 +167,6 @@ def test_a_link_stays_a_link_and_its_file_is_replaced(tmp_path: pathlib.Path) ->
     for text in ("a", "b"):
         with open_result(link) as writer:
             writer.write(text)
-
         assert (folder / "out").read_text() == text
         assert link.is_symlink()
 
@@ -196,7 +178,6 @@ def test_an_open_descriptor_is_appended_to_not_replaced(tmp_path: pathlib.Path) 
     path.write_text("old ")
     with path.open("ab") as log, open_result(pathlib.Path(f"/dev/fd/{log.fileno()}")) as writer:
         writer.write("new")
-
     assert path.read_text() == "old new"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -206,7 +187,6 @@ def test_a_device_is_written_directly() -> None:
     """Nothing is renamed over it."""
     with open_result(pathlib.Path("/dev/null")) as writer:
         writer.write("a")
-
     assert stat.S_ISCHR(pathlib.Path("/dev/null").stat().st_mode)
 
 
@@ -225,7 +205,6 @@ def test_a_place_that_cannot_be_written_is_an_error_that_names_it(
     """With the system's reason; nothing is left behind."""
     with pytest.raises(OutputError, match=reason) as caught:
         open_result(tmp_path / name)
-
     assert str(tmp_path / name) in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -249,7 +228,6 @@ def test_a_result_file_that_ctrl_c_cuts_short_may_be_kept(
         writer.keep(Notes())
         raise KeyboardInterrupt
     assert (file.read_text(), capsys.readouterr().err) == ("old", "")
-
     with pytest.raises(KeyboardInterrupt), open_result(file) as writer:
         writer.write("part")
         writer.keep(Notes())
@@ -292,7 +270,6 @@ def test_a_pipe_gets_the_bytes_and_a_terminal_whole_safe_lines(
 
 
 def test_a_closed_stdout_is_a_known_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for every result."""
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(OutputError, match="stdout is closed"):
         open_result(None)

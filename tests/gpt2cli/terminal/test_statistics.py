@@ -23,7 +23,6 @@ _COUNTS = Counts(
 
 @pytest.fixture(scope="module")
 def model(starter_folder: pathlib.Path) -> LoadedModel:
-    """Return a model on one thread."""
     return load(starter_folder)
 
 
@@ -47,11 +46,8 @@ def test_speeds_come_with_their_conditions(
 
 
 def test_a_hub_model_is_told_with_its_commit(model: LoadedModel) -> None:
-    """Enough of it to know it again."""
     stored = dataclasses.replace(model.stored, name="owner/name", revision="0123456789abcdef")
-
     first, *_ = describe(dataclasses.replace(model, stored=stored))
-
     assert first.startswith("model owner/name (0123456789ab), fp32")
 
 
@@ -65,7 +61,6 @@ def test_the_first_token_and_the_models_own_settings_are_told_where_there_are_an
 ) -> None:
     """The time is counted from the process's beginning."""
     lines = describe(model, first_token_seconds=0.756, from_model={"temperature": 0.7, "top_k": 40})
-
     assert "first token 0.76 s after the process began" in lines
     assert "from the model's generation_config.json: temperature 0.7, top_k 40" in lines
 
@@ -74,14 +69,11 @@ def test_the_first_token_and_the_models_own_settings_are_told_where_there_are_an
 def test_the_peak_memory_is_a_number_of_megabytes(model: LoadedModel) -> None:
     """A process with a model in it has some tens of them at least."""
     lines = describe_run(model, _COUNTS, seed=0, first_token_seconds=None, from_model={})
-
     (line,) = (line for line in lines if line.startswith("peak memory"))
     assert line.endswith(" MB")
     assert 20 < int(line.split()[2]) < 100_000
 
 
 def test_the_process_began_before_now() -> None:
-    """And its clock does not go back."""
     first = process_seconds()
-
     assert 0 < first <= process_seconds()

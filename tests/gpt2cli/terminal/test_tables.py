@@ -6,14 +6,9 @@ from gpt2cli.terminal.tables import format_size, format_table
 
 
 def test_columns_are_in_line_and_lines_end_without_blanks() -> None:
-    """Two spaces apart, as wide as the widest cell."""
+    """Two spaces apart, as wide as the widest cell; without rows there is the header alone."""
     table = format_table(("NAME", "SIZE"), [("a", "1 B"), ("longer", "")])
-
     assert table == "NAME    SIZE\na       1 B\nlonger\n"
-
-
-def test_a_table_without_rows_is_its_header() -> None:
-    """Nothing to list is no error."""
     assert format_table(("NAME", "SIZE"), []) == "NAME  SIZE\n"
 
 
