@@ -60,7 +60,7 @@ class PromptInput(ChatInput):
             enable_suspend=True,
             tempfile_suffix=".txt",
             color_depth=None if wants_colour() else ColorDepth.DEPTH_1_BIT,
-            output=create_output(always_prefer_tty=True),
+            output=create_output(always_prefer_tty=True),  # which `ask` wants
         )
         self._greeted = False
 
@@ -92,6 +92,8 @@ class PromptInput(ChatInput):
 def ask(session: PromptSession[str], message: str, **how: Any) -> str:
     """Return the line; `how` is what the session's prompt takes.
 
+    The session must have been given its output: without one prompt_toolkit 3.0 runs another
+    application than the session's on a dumb terminal (TERM=dumb), and signals would not end that.
     Whatever ends it, the terminal is as it was before.
 
     Raises:

@@ -11,7 +11,7 @@ import pytest
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
-from prompt_toolkit.output import DummyOutput
+from prompt_toolkit.output import DummyOutput, Output
 
 from gpt2cli.chat.prompt import ask
 from gpt2cli.errors import OutputError
@@ -38,10 +38,16 @@ class Leaving(DummyOutput):
 
 
 @pytest.fixture
-def keyboard() -> Iterator[PipeInput]:
-    """Return what is typed on; nobody sees it."""
-    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[PipeInput]:
+    """Return what is typed on, at a terminal that can do least."""
+    monkeypatch.setenv("TERM", "dumb")
+    with create_pipe_input() as pipe, create_app_session(input=pipe):
         yield pipe
+
+
+def begin(output: Output | None = None) -> PromptSession[str]:
+    """Return a session with an output of its own, as `ask` wants it; nobody sees it."""
+    return PromptSession(output=output or DummyOutput())
 
 
 def send(number: int) -> Callable[[], None]:
@@ -49,20 +55,14 @@ def send(number: int) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
-def ask_and_meanwhile(session: "PromptSession[str]", *steps: Callable[[], None]) -> str:
-    """Return the line that is asked for while these things happen, each after a moment.
-
-    The last one happens again each second while the line is still asked for, so that a test ends.
-    """
-    timers = [threading.Timer(0.1 * (i + 1), step) for i, step in enumerate(steps)]
-    timers += [threading.Timer(second, steps[-1]) for second in range(2, 10)]
-    for timer in timers:
-        timer.start()
+def ask_and_meanwhile(session: PromptSession[str], step: Callable[[], None]) -> str:
+    """Return the line that is asked for while this happens, after a moment."""
+    timer = threading.Timer(0.1, step)
+    timer.start()
     try:
         return ask(session, "> ")
     finally:
-        for timer in timers:
-            timer.cancel()
+        timer.join()
 
 
 @pytest.mark.parametrize("number", ENDINGS)
@@ -74,7 +74,7 @@ def test_a_signal_that_ends_the_program_ends_the_line(
     unwind_on_signals()
     keyboard.send_text(typed)
     with pytest.raises(SystemExit) as caught:
-        ask_and_meanwhile(PromptSession(), send(number))
+        ask_and_meanwhile(begin(), send(number))
     assert caught.value.code == 128 + number
     assert capfd.readouterr() == ("", "")
 
@@ -88,7 +88,7 @@ def test_several_at_once_are_one(keyboard: PipeInput, capfd: pytest.CaptureFixtu
             signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     with pytest.raises(SystemExit) as caught:
-        ask_and_meanwhile(PromptSession(), send_all)
+        ask_and_meanwhile(begin(), send_all)
     assert caught.value.code in (143, 129)
     assert capfd.readouterr() == ("", "")
 
@@ -98,7 +98,7 @@ def test_an_interrupt_that_is_sent_during_a_search_leaves_a_line_that_works(
 ) -> None:
     """The keys go to the next line, not to the search that was cut off."""
     unwind_on_signals()
-    session: PromptSession[str] = PromptSession()
+    session = begin()
     keyboard.send_text(f"{_SEARCH}abc")
     with pytest.raises(KeyboardInterrupt):
         ask_and_meanwhile(session, send(signal.SIGINT))
@@ -117,8 +117,8 @@ def test_a_terminal_that_has_gone_is_a_known_failure(keyboard: PipeInput) -> Non
         terminal.gone = True
         keyboard.send_text("abc")
 
-    with create_app_session(output=terminal), pytest.raises(OutputError, match="Input/output"):
-        ask_and_meanwhile(PromptSession(), leave)
+    with pytest.raises(OutputError, match="Input/output"):
+        ask_and_meanwhile(begin(terminal), leave)
 
 
 def test_after_it_signals_do_what_they_did_before(keyboard: PipeInput) -> None:
@@ -127,5 +127,5 @@ def test_after_it_signals_do_what_they_did_before(keyboard: PipeInput) -> None:
     unwind_on_signals()
     before = [signal.getsignal(number) for number in numbers]
     keyboard.send_text("a\r")
-    ask(PromptSession(), "> ")
+    ask(begin(), "> ")
     assert [signal.getsignal(number) for number in numbers] == before
