@@ -65,6 +65,10 @@ class ModelConfig:
     revision: str | None = option(
         None, "Branch, tag or commit of a hub model.", MODEL, kind=NAME, metavar="REV", usual="main"
     )
+    step: int | None = option(
+        None, "Step of training, where a folder has several TensorFlow checkpoints.", MODEL,
+        kind=WHOLE, within=_ANY, usual="the newest",
+    )  # fmt: skip
     precision: str = option(
         AUTO, "Precision of the weights; fp16 is for CUDA.", MODEL,
         kind=one_of((AUTO, *PRECISIONS)), usual="auto: fp32 on the CPU, fp16 on CUDA",
@@ -321,7 +325,7 @@ SETTABLE: Final = (
 TAKES_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "temperature": ("greedy",),
     "greedy": ("temperature",),
-    "model": ("revision",),
+    "model": ("revision", "step"),
     "choice": ("regex", "json_schema"),
     "regex": ("choice", "json_schema"),
     "json_schema": ("choice", "regex"),

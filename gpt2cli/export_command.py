@@ -63,7 +63,9 @@ def export(
 
     how, where = settings.make(ExportConfig), settings.make(ModelConfig)
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
-        store = Store(revision=where.revision, offline=where.offline, listener=notes)
+        store = Store(
+            revision=where.revision, step=where.step, offline=where.offline, listener=notes
+        )
         export_to(
             store.find_checkpoint(source),
             out,

@@ -90,6 +90,7 @@ def load_model(
 def _find_for(where: Device, config: ModelConfig, listener: Listener) -> StoredModel:
     store = Store(
         revision=config.revision,
+        step=config.step,
         precision=config.precision,
         auto_precision=choose_precision(config.precision, where),
         offline=config.offline,

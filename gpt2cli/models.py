@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gpt2cli.config import AUTO, PRECISIONS, REPORT, ReportConfig, json_option
-from gpt2cli.option_kinds import NAME, SWITCH, one_of, option
+from gpt2cli.config import AUTO, PRECISIONS, REPORT, ReportConfig, json_option, values_of
+from gpt2cli.option_kinds import NAME, SWITCH, WHOLE, Range, one_of, option
 from gpt2cli.options import Command, complete_cached, complete_model, takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes, confirm
@@ -40,6 +40,10 @@ class PullConfig:
         None, "Branch, tag or commit to pull.", _EXPORT,
         kind=NAME, metavar="REV", usual="main", settable=False,
     )  # fmt: skip
+    step: int | None = option(
+        None, "Step of a folder with several TensorFlow checkpoints.", _EXPORT,
+        kind=WHOLE, within=Range(0), usual="the newest", settable=False,
+    )  # fmt: skip
     precision: str = option(
         AUTO, "Precision of the weights.", _EXPORT,
         kind=one_of((AUTO, *PRECISIONS)), usual="auto: what generate uses here",
@@ -53,6 +57,10 @@ class Filter:
     revision: str | None = option(
         None, "Only exports of this commit.", _EXPORT,
         kind=NAME, metavar="COMMIT", usual="any", settable=False,
+    )  # fmt: skip
+    step: int | None = option(
+        None, "Only exports of this step of a TensorFlow checkpoint.", _EXPORT,
+        kind=WHOLE, within=Range(0), usual="any", settable=False,
     )  # fmt: skip
     precision: str | None = option(
         None, "Only exports in this precision.", _EXPORT,
@@ -135,6 +143,7 @@ def pull(
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         model = Store(
             revision=wanted.revision,
+            step=wanted.step,
             precision=wanted.precision,
             auto_precision=find_usual_precision(),
             listener=notes,
@@ -163,7 +172,7 @@ def show(*, name: CachedName, settings: Settings) -> None:
 
     which, json = settings.make(Filter), settings.make(Output).json
     with open_result(None) as writer:
-        found = find_cached(name, revision=which.revision, precision=which.precision, folders=True)
+        found = find_cached(name, **values_of(which), folders=True)
         for model in found:
             described = _as_record(model) | describe_model(model)
             writer.write(
@@ -187,7 +196,7 @@ def rm(*, name: CachedName, settings: Settings) -> None:
     from gpt2cli.store.catalogue import find_cached, remove_cached
 
     which = settings.make(Filter)
-    found = find_cached(name, revision=which.revision, precision=which.precision)
+    found = find_cached(name, **values_of(which))
     size = format_size(sum(model.size for model in found))
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         for model in found:

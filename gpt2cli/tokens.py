@@ -100,7 +100,9 @@ def tokens(
         from gpt2cli.store.store import Store
         from gpt2cli.tokenizer import Tokenizer
 
-        store = Store(revision=model.revision, offline=model.offline, listener=notes)
+        store = Store(
+            revision=model.revision, step=model.step, offline=model.offline, listener=notes
+        )
         with store.find_tokenizer(model.model) as stored:
             tokenizer = Tokenizer(stored.folder, notes.note)
         notes.pause()

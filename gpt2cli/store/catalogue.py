@@ -11,7 +11,7 @@ from export.whole import sync_folder
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import is_model_folder, read_manifest, read_model_folder
 from gpt2cli.store.exports import describe_folder, readable_models_folders
-from gpt2cli.store.names import HUB_ALIASES, STARTER, parse_name
+from gpt2cli.store.names import HUB_ALIASES, STARTER, name_step, parse_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class CachedModel:
     """One exported model in the cache, or a model folder of the user's own."""
 
     name: str
-    revision: str | None  # the commit of a hub model
+    revision: str | None  # the commit of a hub model, or the step that was asked for
     precision: str
     size: int  # bytes
     path: Path
@@ -54,10 +54,11 @@ def find_cached(
     name: str,
     *,
     revision: str | None = None,
+    step: int | None = None,
     precision: str | None = None,
     folders: bool = False,
 ) -> list[CachedModel]:
-    """Return the cached models that `name` means, of that revision and precision if given.
+    """Return the cached models that `name` means, of that revision, step and precision if given.
 
     `revision` is the beginning of a commit. With `folders` a name may also be that of a model
     folder of the user's own.
@@ -77,10 +78,13 @@ def find_cached(
         model
         for model in named
         if (revision is None or (model.revision or "").startswith(revision))
+        and (step is None or model.revision == name_step(step))
         and precision in (None, model.precision)
     ]
     if not found:
-        other = " of that revision or precision" if named else ""
+        if not named and folders and os.path.isdir(folder):  # noqa: PTH112
+            raise ModelError(f"{name} is not converted yet; `gpt2 models pull {name}` does it")
+        other = " of that revision, step or precision" if named else ""
         raise ModelError(f"{name} is not {where}{other}; `gpt2 models list` shows what is")
     return found
 
@@ -135,12 +139,14 @@ def _find_cached_name(name: str, cached: Sequence[CachedModel]) -> str:
 
 
 def _read_name(path: Path) -> tuple[str, str | None, str]:
-    """Return name, commit and precision, also of a model that is damaged."""
+    """Return name, revision and precision, also of a model that is damaged."""
     try:
         manifest = read_manifest(path)
         source, precision = manifest["source"], str(manifest["precision"])
         if "repo" in source:
             return str(source["repo"]), str(source["commit"]), precision
-        return str(source.get("name") or source.get("path", path)), None, precision
+        step = source.get("step")
+        revision = None if step is None else name_step(step)
+        return str(source.get("name") or source.get("path", path)), revision, precision
     except (ModelError, LookupError, TypeError, AttributeError):
         return path.name, None, "?"

@@ -14,15 +14,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from export.errors import list_some
+from export.tensorflow_steps import find_steps
 from export.whole import locked, remove_leftovers
-from gpt2cli.errors import ModelError
+from gpt2cli.errors import ModelError, UsageError
 from gpt2cli.model_folder import GRAPH_VERSION, ModelFolder, read_model_folder
 from gpt2cli.store.hub_files import find_damaged
 from gpt2cli.store.memory import cache_folder
 
 Report = Callable[[str], None]
+_NO_STEPS: Final = "a folder with steps of TensorFlow checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +42,23 @@ class Checkpoint:
         return Path(path).name if path else str(self.origin.get("repo") or self.origin["name"])
 
 
-def local_checkpoint(folder: Path) -> Checkpoint:
-    """Return a checkpoint of the user's own: known by its path, and each file's size and time."""
+def local_checkpoint(folder: Path, step: int | None = None) -> Checkpoint:
+    """Return a checkpoint of the user's own: known by its path, and each file's size and time.
+
+    With `step` it is one of the TensorFlow checkpoints in the folder, or a UsageError.
+    """
     with _translated(folder):
         names = (path for path in folder.iterdir() if path.is_file())
         stats = {path.name: path.stat() for path in sorted(names) if path.name[0] != "."}
+        steps = find_steps(folder)
     files = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
-    return Checkpoint(folder, {"path": str(folder.resolve()), "files": files})
+    origin = {"path": str(folder.resolve()), "files": files}
+    if step is None:
+        return Checkpoint(folder, origin)
+    if step not in steps:
+        there = f"one of the steps {list_some([*map(str, steps)])}" if steps else _NO_STEPS
+        raise UsageError(option="step", expected=there, found=step)
+    return Checkpoint(folder, {**origin, "step": step})
 
 
 def hub_checkpoint(repo: str, snapshot: Path) -> Checkpoint:
@@ -68,7 +81,7 @@ def find_exported(checkpoint: Checkpoint, precision: str) -> ModelFolder | None:
 
 def _choose_name(checkpoint: Checkpoint, precision: str) -> str:
     """Return a model folder's name in the cache: the same one when a local checkpoint changes."""
-    source = checkpoint.origin.get("path", checkpoint.origin)
+    source = {name: value for name, value in checkpoint.origin.items() if name != "files"}
     key = json.dumps([source, precision, GRAPH_VERSION], sort_keys=True)
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     label = re.sub(r"[^\w.-]+", "--", checkpoint.label)[-60:]
@@ -130,6 +143,7 @@ def export_to(
         convert(
             checkpoint.folder,
             out,
+            step=checkpoint.origin.get("step"),
             precision=Precision(precision),
             origin=checkpoint.origin,
             full_check=full_check,

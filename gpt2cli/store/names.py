@@ -63,6 +63,11 @@ def parse_name(name: str) -> str | Path:
     )
 
 
+def name_step(step: int) -> str:
+    """Return what stands for a step of training where a hub model has its commit."""
+    return f"step-{step}"
+
+
 def _find_nearest(name: str, aliases: Sequence[str]) -> list[str]:
     """Return names that may have been meant: typing errors (gpt2-medum) before gpt2-SOMETHING."""
     slips = difflib.get_close_matches(name, aliases, n=1, cutoff=0.9)

@@ -30,7 +30,7 @@ from gpt2cli.store.memory import (
     recall_default,
     remember_default,
 )
-from gpt2cli.store.names import DEFAULT_MODEL, STARTER, STARTER_FOLDER, parse_name
+from gpt2cli.store.names import DEFAULT_MODEL, STARTER, STARTER_FOLDER, name_step, parse_name
 
 AUTO: Final = "auto"
 _CHECKPOINT_SUFFIXES: Final = (".json", ".safetensors")
@@ -62,7 +62,7 @@ class StoredModel:
 
     folder: ModelFolder
     name: str
-    revision: str | None  # the commit of a hub model
+    revision: str | None  # the commit of a hub model, or the step that was asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +74,12 @@ class Store:
 
     All methods raise:
         ModelError: if there is no such model, or it cannot be had or converted.
-        UsageError: if a revision or precision is asked of a model that has no such choice.
+        UsageError: if a revision, step or precision is asked of a model that has no such choice.
     """
 
     listener: Listener
     revision: str | None = None
+    step: int | None = None
     precision: str = AUTO
     auto_precision: str = "fp32"
     offline: bool = False
@@ -93,6 +94,7 @@ class Store:
         """Return the newest model for `name`: the hub is asked even if the cache has one."""
         meaning = parse_name(name)
         if isinstance(meaning, str) and not self._is_offline():
+            self._refuse_step(name)
             return self._export_snapshot(meaning, self._download(meaning))
         return self._find_named(name)
 
@@ -110,11 +112,12 @@ class Store:
         """Return the checkpoint for `name`; one that is exported already is a UsageError."""
         meaning = parse_name(name)
         if isinstance(meaning, str):
+            self._refuse_step(name)
             return hub_checkpoint(meaning, self._find_snapshot(meaning))
         self._refuse_revision(name)
         if is_model_folder(meaning):
             raise UsageError(f"{meaning} is already a model folder; expected a checkpoint")
-        return local_checkpoint(meaning)
+        return local_checkpoint(meaning, self.step)
 
     def _find_default(self) -> StoredModel:
         """Return the default model; until it has run here once, the starter may replace it.
@@ -146,20 +149,32 @@ class Store:
     def _find_named(self, name: str) -> StoredModel:
         meaning = parse_name(name)
         if isinstance(meaning, str):
+            self._refuse_step(name)
             return self._find_hub_model(meaning)
         self._refuse_revision(name)
-        return self._find_starter() if meaning == STARTER_FOLDER else self._find_local(meaning)
+        if meaning == STARTER_FOLDER:
+            self._refuse_step(name)
+            return self._find_starter()
+        return self._find_local(meaning)
 
     def _refuse_revision(self, name: str) -> None:
         if self.revision is not None:
             raise UsageError(f"{name} is not a hub model", "leave it out", option="revision")
+
+    def _refuse_step(self, name: str) -> None:
+        if self.step is not None:
+            fault = f"{name} is not a folder with steps of TensorFlow checkpoints"
+            raise UsageError(fault, "leave it out", option="step")
 
     def _find_starter(self) -> StoredModel:
         return StoredModel(self._find_or_export(_starter_checkpoint()), STARTER, None)
 
     def _find_local(self, path: Path) -> StoredModel:
         if not is_model_folder(path):
-            return StoredModel(self._find_or_export(local_checkpoint(path)), str(path), None)
+            checkpoint = local_checkpoint(path, self.step)
+            revision = None if self.step is None else name_step(self.step)
+            return StoredModel(self._find_or_export(checkpoint), str(path), revision)
+        self._refuse_step(str(path))
         folder = read_model_folder(path)
         if self.scratch is None and self.precision not in (AUTO, folder.precision):
             raise UsageError(

@@ -59,6 +59,17 @@ def test_show_takes_a_model_folder_of_the_users_own(starter_folder: pathlib.Path
     assert (shown["path"], shown["parameters"]) == (str(starter_folder), 5918720)
 
 
+def test_show_says_what_to_do_of_a_checkpoint_that_is_not_converted(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Nothing is converted by looking."""
+    folder = str(tmp_path)
+    result = CliRunner().invoke(app, ["models", "show", folder])
+
+    assert result.exit_code == 1
+    assert f"{folder} is not converted yet; `gpt2 models pull {folder}` does it" in result.stderr
+
+
 def test_rm_does_not_take_a_folder_of_the_users_own(
     starter_folder: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

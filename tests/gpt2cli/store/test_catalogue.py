@@ -182,5 +182,5 @@ def test_what_is_not_in_the_cache_is_an_error_that_says_where_to_look(
     """Neither name nor precision is guessed."""
     with pytest.raises(ModelError, match="gpt2 models list"):
         find_cached("gpt2")
-    with pytest.raises(ModelError, match=r"of that revision or precision.*gpt2 models list"):
+    with pytest.raises(ModelError, match=r"of that revision, step or precision.*gpt2 models list"):
         find_cached(str(checkpoint), precision="int8")
