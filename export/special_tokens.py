@@ -20,7 +20,7 @@ What reads as a special token does so only where the user allows it.
 """  # noqa: E501 (a table's row is a line)
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -163,10 +163,7 @@ class SpecialTokens:
 
     def as_rows(self) -> list[dict[str, Any]]:
         """Return the table for export.json, by id."""
-        return [
-            {"id": i, "text": t.text, "begins": t.begins, "ends": t.ends, "silent": t.silent}
-            for i, t in sorted(self.tokens.items())
-        ]
+        return [{"id": i, **asdict(token)} for i, token in sorted(self.tokens.items())]
 
 
 def find_special_tokens(

@@ -205,7 +205,11 @@ def _read_stream(file: BinaryIO) -> tuple[object, Mapping[str, _Stored]]:
     _check_start(pickles)
     table, described = run_pickle(pickles)
     find_tensors(table)  # a file of something else is told as such, not by its lack of storages
-    keys = _check_keys(run_pickle(pickles)[0], described)
+    keys = run_pickle(pickles)[0]
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise TensorFileError("it has no list of its storages")
+    if sorted(keys) != sorted(described):
+        raise TensorFileError("it does not list the storages that its table describes, each once")
     return table, _locate_storages(file, pickles.tell(), [described[key] for key in keys])
 
 
@@ -218,17 +222,6 @@ def _check_start(pickles: BinaryIO) -> None:
     machine = run_pickle(pickles)[0]
     if not isinstance(machine, dict) or machine.get("little_endian") is not True:
         raise TensorFileError("it was written on a big-endian machine")
-
-
-def _check_keys(keys: object, storages: Mapping[str, TorchStorage]) -> Sequence[str]:
-    """Return the list of storages, each of which the table must describe once."""
-    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise TensorFileError("it has no list of its storages")
-    if not storages.keys() >= set(keys):
-        raise TensorFileError("it lists a storage that its table does not mention")
-    if len(set(keys)) < len(keys):
-        raise TensorFileError("it lists a storage twice")
-    return keys
 
 
 def _locate_storages(

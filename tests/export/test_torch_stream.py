@@ -79,12 +79,13 @@ def test_a_file_made_by_hand_is_read_as_torchs_are(path: pathlib.Path) -> None:
             "it was written on a big-endian machine",
         ),
         ({"keys": program(listing(number(0)))}, "it has no list of its storages"),
-        ({"keys": program(listing())}, "the storage of x is missing"),
-        (
-            {"keys": program(listing(text("0"), text("1")))},
-            "it lists a storage that its table does not mention",
+        *(
+            (
+                {"keys": program(listing(*map(text, keys)))},
+                "it does not list the storages that its table describes, each once",
+            )
+            for keys in ("", "01", "00")
         ),
-        ({"keys": program(listing(text("0"), text("0")))}, "it lists a storage twice"),
         ({"pickled": program(EMPTY_TUPLE)}, "it holds no table of tensors"),
         (
             {"pickled": program(table({"x": vector(), "y": vector(elements=3)}))},
