@@ -15,7 +15,6 @@ from pathlib import Path
 _FAULTS_SHOWN = 8
 _FAULT_LENGTH = 300
 _NAMES_SHOWN = 4
-_STDERR = 2
 
 
 class ExportError(Exception):
@@ -65,10 +64,10 @@ def panics_caught() -> Iterator[None]:
     """Raise a panic in the block as PanicError; the library's report of many lines is dropped.
 
     pyo3's PanicException is no `Exception`, and cannot be imported. Its report goes to the file
-    descriptor of stderr, which is /dev/null meanwhile, for the whole process.
+    descriptor of stderr.
     """
     try:
-        with _silenced():
+        with Path(os.devnull).open("wb") as nowhere, redirected([2], nowhere.fileno()):
             yield
     except BaseException as error:
         if type(error).__name__ != "PanicException":
@@ -77,18 +76,24 @@ def panics_caught() -> Iterator[None]:
 
 
 @contextmanager
-def _silenced() -> Iterator[None]:
+def redirected(numbers: Sequence[int], target: int) -> Iterator[None]:
+    """Send what is written to these file descriptors to another one in the block.
+
+    It holds for the whole process, in whatever language it writes; closed ones are closed again.
+    """
+    kept: dict[int, int | None] = {}
     try:
-        kept = os.dup(_STDERR)
-    except OSError:  # it is closed
-        yield
-        return
-    try:
-        with suppress(OSError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, _STDERR)
-            os.close(nowhere)
+        for number in numbers:
+            saved = None
+            with suppress(OSError):  # it is closed
+                saved = os.dup(number)
+            kept[number] = saved
+            os.dup2(target, number)
         yield
     finally:
-        os.dup2(kept, _STDERR)
-        os.close(kept)
+        for number, saved in kept.items():
+            if saved is None:
+                os.close(number)
+            else:
+                os.dup2(saved, number)
+                os.close(saved)

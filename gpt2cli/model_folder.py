@@ -56,6 +56,7 @@ class ModelFolder:
     special_tokens: tuple[SpecialToken, ...]
     source: Mapping[str, Any] = field(repr=False)
     checked: tuple[tuple[str, str], ...]  # (onnxruntime version, provider) that passed the check
+    files: Mapping[str, tuple[int, str]] = field(repr=False)  # size and sha256, by name
 
     @property
     def graph_file(self) -> Path:
@@ -86,14 +87,13 @@ class ModelFolder:
 
     def find_damage(self) -> str | None:
         """Read every file and return which differ from the recorded hashes."""
-        recorded = _parse(self.path, read_manifest(self.path))[1]
-        for name, facts in recorded.items():
+        for name, (_, sha256) in self.files.items():
             try:
                 with (self.path / name).open("rb") as file:
                     found = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError as error:
                 return f"{name} cannot be read: {error.strerror}"
-            if found != facts["sha256"]:
+            if found != sha256:
                 return f"{name} is damaged: its sha256 is not the recorded one"
         return None
 
@@ -116,9 +116,9 @@ def read_model_folder(path: Path) -> ModelFolder:
             f"{path} holds graph version {shorten(str(version))}, this gpt2 needs {GRAPH_VERSION}; "
             "export again"
         )
-    folder, files = _parse(path, manifest)
-    faults = [fault for name, facts in files.items() if (fault := _find_fault(path / name, facts))]
-    if faults:
+    folder = _parse(path, manifest)
+    found = (_find_fault(path / name, size) for name, (size, _) in folder.files.items())
+    if faults := [fault for fault in found if fault]:
         raise ModelError(f"model folder {path} is damaged: {'; '.join(faults)}; export again")
     return folder
 
@@ -134,11 +134,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return _read_object(path / MANIFEST_FILE)
 
 
-def _parse(path: Path, manifest: Mapping[str, Any]) -> tuple[ModelFolder, dict[str, Any]]:
-    """Return what a manifest says, and size and sha256 of each file, by its name.
+def _parse(path: Path, manifest: Mapping[str, Any]) -> ModelFolder:
+    """Return what a manifest says; what `export` never writes is a ModelError.
 
-    Nothing that it says is built or used before it is checked; what `export` never writes is a
-    ModelError.
+    Nothing that it says is built or used before it is checked.
     """
     try:
         shape = _parse_shape(manifest["model"])
@@ -146,7 +145,7 @@ def _parse(path: Path, manifest: Mapping[str, Any]) -> tuple[ModelFolder, dict[s
         gaps = [_parse_ids(gap, end) for gap in tokenizer["missing_ids"]]
         bos = tokenizer["bos_token_id"]
         _require(manifest["precision"] in [*PRECISIONS], "precision", manifest["precision"])
-        folder = ModelFolder(
+        return ModelFolder(
             path=path,
             shape=shape,
             precision=manifest["precision"],
@@ -157,13 +156,8 @@ def _parse(path: Path, manifest: Mapping[str, Any]) -> tuple[ModelFolder, dict[s
             special_tokens=tuple(map(_parse_special, tokenizer["special_tokens"])),
             source=dict(manifest["source"]),
             checked=_parse_checked(manifest["checked"]),
+            files={name: _parse_file(name, facts) for name, facts in manifest["files"].items()},
         )
-        for name, facts in manifest["files"].items():
-            plain = Path(name).name == name and name not in ("", "..") and "\\" not in name
-            _require(plain and name.isprintable(), "file name", name)
-            known = type(facts["size"]) is int and isinstance(facts["sha256"], str)
-            _require(known, "size and sha256", facts)
-        return folder, dict(manifest["files"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path / MANIFEST_FILE} is damaged ({error}); export again") from error
 
@@ -189,6 +183,14 @@ def _parse_checked(entries: Any) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
+def _parse_file(name: str, facts: Mapping[str, Any]) -> tuple[int, str]:
+    plain = Path(name).name == name and name not in ("", "..") and "\\" not in name
+    _require(plain and name.isprintable(), "file name", name)
+    size, sha256 = facts["size"], facts["sha256"]
+    _require(type(size) is int and isinstance(sha256, str), "size and sha256", facts)
+    return size, sha256
+
+
 def _parse_special(fields: Mapping[str, Any]) -> SpecialToken:
     token = SpecialToken(**fields)
     _parse_ids([token.id], _SIZE_LIMIT)
@@ -203,15 +205,15 @@ def _require(right: bool, expected: str, found: object) -> None:
         raise ValueError(f"expected {expected}, found {shorten(ascii(found))}")
 
 
-def _find_fault(path: Path, facts: Mapping[str, Any]) -> str | None:
+def _find_fault(path: Path, size: int) -> str | None:
     try:
         found = path.stat()
     except OSError:
         return f"{path.name} is missing"
     if not stat.S_ISREG(found.st_mode):  # reading a pipe would block
         return f"{path.name} is not a regular file"
-    if found.st_size != facts["size"]:
-        return f"{path.name} has {found.st_size} bytes, expected {facts['size']}"
+    if found.st_size != size:
+        return f"{path.name} has {found.st_size} bytes, expected {size}"
     return None
 
 

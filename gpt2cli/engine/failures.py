@@ -1,6 +1,5 @@
 """Keeps what ONNX Runtime prints off the user's streams, and turns its exceptions into one line."""
 
-import os
 import re
 import sys
 import tempfile
@@ -11,13 +10,12 @@ from typing import Final
 
 import onnxruntime
 
+from export.errors import redirected
 from gpt2cli.engine.devices import CUDA_PIP, Device
 from gpt2cli.errors import DeviceError, DeviceFullError, Gpt2Error
 from gpt2cli.machine import ONE_RUNTIME_PIP, RUNTIMES, find_versions
 
 MAKING_ROOM: Final = ", making room for the KV cache"
-
-_STREAMS: Final = (1, 2)
 
 # What preload_dlls() prints, and what a provider's loading logs (onnxruntime-gpu 1.31.1).
 _NOT_PRELOADED: Final = re.compile(r"^Failed to load (\S+): (.+)$", re.MULTILINE)
@@ -50,17 +48,13 @@ def captured() -> Iterator[Captured]:
         if stream is not None:
             stream.flush()  # buffered text is the user's, and goes out first
     with tempfile.TemporaryFile() as file:
-        kept = [(number, _duplicate(number)) for number in _STREAMS]
-        with open(file.fileno(), "w", encoding="utf-8", closefd=False) as printed:
-            try:
-                for number in _STREAMS:
-                    os.dup2(file.fileno(), number)
-                # Not stderr too: it has no buffer to wait in, and a progress line's thread has it.
-                with redirect_stdout(printed):
-                    yield found
-            finally:
-                for number, saved in kept:
-                    _restore(number, saved)
+        with (
+            open(file.fileno(), "w", encoding="utf-8", closefd=False) as printed,
+            redirected([1, 2], file.fileno()),
+            # Not stderr too: it has no buffer to wait in, and a progress line's thread has it.
+            redirect_stdout(printed),
+        ):
+            yield found
         file.seek(0)
         found.text = file.read().decode("utf-8", "replace")
 
@@ -153,13 +147,10 @@ def refuse_unloaded(device: Device, missing: Mapping[str, str], logged: str) -> 
         reason = next((each for each in reasons if _ABSENT not in each), reasons[0])
         return refuse(device, f"{names} cannot be loaded ({reason})", CUDA_PIP)
     found = _NOT_LOADED.search(logged)
-    if found is None:
-        return refuse(device, "ONNX Runtime ran it on the CPU without saying why", CUDA_PIP)
-    reason = found["reason"].strip()
-    if "libcuda.so" in reason or "undefined symbol: cu" in reason:
-        told = f"there is not an NVIDIA driver, or it is too old ({reason})"
-        return refuse(device, told, "install an NVIDIA driver")
-    return refuse(device, f"the CUDA provider cannot be loaded ({reason})", CUDA_PIP)
+    reason = found["reason"].strip() if found else "ONNX Runtime does not say why"
+    # A function of the driver's own is missing: it is older than the provider.
+    advice = "install a newer NVIDIA driver" if "undefined symbol: cu" in reason else CUDA_PIP
+    return refuse(device, f"the CUDA provider cannot be loaded ({reason})", advice)
 
 
 def refuse(device: Device, reason: str, advice: str) -> DeviceError:
@@ -167,19 +158,3 @@ def refuse(device: Device, reason: str, advice: str) -> DeviceError:
     elsewhere = "`gpt2 doctor` may say more" if device.kind == "cpu" else "use {device} cpu"
     mended = f", or: {advice}" if advice else ""
     return DeviceError(reason, elsewhere + mended, option="device", value=device)
-
-
-def _duplicate(number: int) -> int | None:
-    """Return a copy of a file descriptor; None if it is closed."""
-    try:
-        return os.dup(number)
-    except OSError:
-        return None
-
-
-def _restore(number: int, saved: int | None) -> None:
-    if saved is None:
-        os.close(number)
-        return
-    os.dup2(saved, number)
-    os.close(saved)

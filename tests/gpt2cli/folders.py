@@ -20,4 +20,5 @@ def bare_folder(
         special_tokens=(),
         source={},
         checked=(),
+        files={},
     )

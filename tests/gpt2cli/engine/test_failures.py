@@ -114,11 +114,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
         ),
         (
             {"reason": f"{_LIBRARY}: undefined symbol: cuTensorMapEncodeTiled"},
-            "there is not an NVIDIA driver, or it is too old "
+            "the CUDA provider cannot be loaded "
             f"({_LIBRARY}: undefined symbol: cuTensorMapEncodeTiled)",
-            "install an NVIDIA driver",
+            "install a newer NVIDIA driver",
         ),
-        ({}, "ONNX Runtime ran it on the CPU without saying why", _PIP),
+        ({}, "the CUDA provider cannot be loaded (ONNX Runtime does not say why)", _PIP),
         (
             {"error": RuntimeError(_TOO_OLD)},
             "CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version",
