@@ -190,15 +190,16 @@ class Chat:
         request = make_request(self.settings, message, seed=seed, index=number)
         stop = (*request.generation.stop, *template.stop)
         request = replace(request, generation=replace(request.generation, stop=stop))
-        first, ids = fit(conversation, message, template, self._make_room())
+        first, prompt = fit(conversation, message, template, self._make_room())
         prepared = prepare(
             request,
             self._tokenizer,
             self._engine.shape,
-            prompt_ids=ids,
+            prompt_ids=prompt.ids,
             kept_tokens=len(template.begin()),
+            stepped=prompt.stepped,
         )
-        seen_ids = cut(ids, template, self._make_room())
+        seen_ids = cut(prompt.ids, template, self._make_room())
         return Exchange(prepared, conversation, first, seen_ids)
 
     def _make_room(self) -> Room:
@@ -223,11 +224,11 @@ class Chat:
     def _add_turn(self, exchange: Exchange, text: str) -> None:
         assert exchange.finish is not None
         drawn = self._prompt_cache.completion_of(exchange.seen_ids)
-        ids = None if drawn is None else ids_that_spell(text, drawn, self._tokenizer)
         request, reason = exchange.request, exchange.finish.reason
-        turn = Turn(
-            request.prompt, exchange.reply, reason, request.seed, exchange.first, reply_ids=ids
-        )
+        turn = Turn(request.prompt, exchange.reply, reason, request.seed, exchange.first)
+        if drawn is not None:
+            ids, kept = ids_that_spell(text, drawn, self._tokenizer)
+            turn = replace(turn, reply_ids=ids, drawn=kept)
         self.conversation = exchange.before.add(turn)
         self._seeded = self._seeded_by(request.index)
 

@@ -1,7 +1,7 @@
 """What a model sees of a conversation: its form, and which old turns are dropped."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Final
 
@@ -126,17 +126,37 @@ class Room:
     slides: bool = False  # whether a prompt that is too long keeps its end
 
 
-def build_history(turns: Sequence[Turn], template: Template) -> list[int]:
-    """Return the ids of everything that the model sees before the next message."""
-    ids = template.begin()
+@dataclass(slots=True)
+class Prompt:
+    """What the model is to see: ids, and for each whether it is stepped, as drawn ones are."""
+
+    ids: list[int] = field(default_factory=list)
+    stepped: list[bool] = field(default_factory=list)
+
+    def add(self, ids: Sequence[int], *, drawn: int = 0) -> None:
+        """Append ids of which the first `drawn` ones are stepped."""
+        self.ids += ids
+        self.stepped += [place < drawn for place in range(len(ids))]
+
+
+def build_history(turns: Sequence[Turn], template: Template, *, first: int) -> Prompt:
+    """Return everything that the model sees before the next message; `first` is its first turn.
+
+    A reply is stepped where it stands as it was drawn; one that was drawn after turns that have
+    gone since is read with all others.
+    """
+    prompt = Prompt()
+    prompt.add(template.begin())
     for number, turn in enumerate(turns):
-        ids += _build_turn(turn, template, first=number == 0)
-    return ids
+        prompt.add(template.ask(turn.message, first=number == 0))
+        prompt.add(_answer(turn, template), drawn=turn.drawn if turn.first == first else 0)
+        prompt.add(template.close())
+    return prompt
 
 
 def fit(
     conversation: Conversation, message: str, template: Template, room: Room
-) -> tuple[int, list[int]]:
+) -> tuple[int, Prompt]:
     """Return the prompt for a message, and the number of the oldest turn in it.
 
     If it leaves too little room for the reply, the oldest turns go until those that stay take half
@@ -150,11 +170,11 @@ def fit(
     _check_system(template, room)
     first = conversation.first
     seen = conversation.turns[first:]
-    ids = _build_prompt(seen, message, template)
+    prompt = _build_prompt(seen, message, template, first=first)
     most = room.n_positions - room.free
-    if len(ids) > most:
-        sizes = [len(_build_turn(turn, template, first=False)) for turn in seen]
-        for_turns = max(0, most - (len(ids) - sum(sizes)))
+    if len(prompt.ids) > most:
+        sizes = [_measure_turn(turn, template) for turn in seen]
+        for_turns = max(0, most - (len(prompt.ids) - sum(sizes)))
         excess = sum(sizes) - for_turns // 2
         freed = enumerate(accumulate(sizes), start=1)
         going = next((number for number, size in freed if size >= excess), len(seen))
@@ -162,19 +182,19 @@ def fit(
         if seen and room.slides and len(asked) <= (room.n_positions - len(template.begin())) // 2:
             going = min(going, len(seen) - 1)
         first += going
-        ids = _build_prompt(seen[going:], message, template)
-    return first, ids
+        prompt = _build_prompt(seen[going:], message, template, first=first)
+    return first, prompt
 
 
 def see(conversation: Conversation, template: Template, room: Room) -> list[int]:
     """Return the ids that the model sees before the next message, if that is a short one."""
     system = template.begin()
     try:
-        first, ids = fit(conversation, "", template, room)
+        first, prompt = fit(conversation, "", template, room)
     except PromptError:  # nothing fits until the system text is shorter
         return system[: room.n_positions]
     asked = len(template.ask("", first=first == len(conversation.turns)))
-    ids = cut(ids, template, room)
+    ids = cut(prompt.ids, template, room)
     return ids[: max(len(system), len(ids) - asked)]
 
 
@@ -195,19 +215,28 @@ def _check_system(template: Template, room: Room) -> None:
         )
 
 
-def _build_turn(turn: Turn, template: Template, *, first: bool) -> list[int]:
-    reply = template.answer(turn.reply) if turn.reply_ids is None else turn.reply_ids
-    return [*template.ask(turn.message, first=first), *reply, *template.close()]
+def _measure_turn(turn: Turn, template: Template) -> int:
+    asked = template.ask(turn.message, first=False)
+    return len(asked) + len(_answer(turn, template)) + len(template.close())
 
 
-def _build_prompt(seen: Sequence[Turn], message: str, template: Template) -> list[int]:
-    return build_history(seen, template) + template.ask(message, first=not seen)
+def _answer(turn: Turn, template: Template) -> Sequence[int]:
+    return template.answer(turn.reply) if turn.reply_ids is None else turn.reply_ids
 
 
-def ids_that_spell(text: str, drawn: Sequence[int], tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Return ids of `text`, which begins what was drawn: the drawn ones as far as they spell it.
+def _build_prompt(seen: Sequence[Turn], message: str, template: Template, *, first: int) -> Prompt:
+    prompt = build_history(seen, template, first=first)
+    prompt.add(template.ask(message, first=not seen))
+    return prompt
 
-    Where the text ends within a token, or has U+FFFD for what is no UTF-8, its rest is encoded.
+
+def ids_that_spell(
+    text: str, drawn: Sequence[int], tokenizer: Tokenizer
+) -> tuple[tuple[int, ...], int]:
+    """Return ids of `text`, which begins what was drawn, and how many of them are drawn ones.
+
+    These are as many as spell it. Where the text ends within a token, or has U+FFFD for what is no
+    UTF-8, its rest is encoded.
     """
     wanted = text.encode()
     length = kept = kept_length = 0  # kept: up to the last whole character
@@ -219,7 +248,7 @@ def ids_that_spell(text: str, drawn: Sequence[int], tokenizer: Tokenizer) -> tup
         if length == len(wanted) or not _is_continuation(wanted[length]):
             kept, kept_length = count, length
     rest = wanted[kept_length:].decode()
-    return (*drawn[:kept], *tokenizer.encode_text(rest))
+    return (*drawn[:kept], *tokenizer.encode_text(rest)), kept
 
 
 def _is_continuation(byte: int) -> bool:

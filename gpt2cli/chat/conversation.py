@@ -30,6 +30,7 @@ class Turn:
     first: int = 0  # the number of the oldest turn that the model saw before it
     # The reply as it was drawn; None where only its text is known.
     reply_ids: Sequence[int] | None = None
+    drawn: int = 0  # how many of these, from the first, were drawn: the others spell a cut token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

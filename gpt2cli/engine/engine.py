@@ -57,6 +57,11 @@ class Engine:
         return sys.maxsize if self.device.kind == "cpu" else self.max_slots
 
     @property
+    def keeps_cuts(self) -> bool:
+        """Whether ids that are read have the same bits in one call and in several."""
+        return self.device.kind == "cpu"
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         """The number of tokens in each active slot."""
         return tuple(self._lengths)
@@ -97,14 +102,15 @@ class Engine:
         self._lengths = [length + 1 for length in self._lengths]
         return logits[:, 0]
 
-    def fork(self, source: int, target: int) -> None:
-        """Copy slot `source` to `target`, an active slot or the next free one."""
+    def fork(self, source: int, target: int, length: int | None = None) -> None:
+        """Copy the first `length` tokens of a slot, or all, to an active slot or the next free."""
         if target == len(self._lengths):
             assert target < self.slot_limit
             self._lengths.append(0)
             self._reserve(0)
-        self._lengths[target] = self._lengths[source]
-        self._cache.copy_row(source, target, self._lengths[source])
+        length = self._lengths[source] if length is None else length
+        self._lengths[target] = length
+        self._cache.copy_row(source, target, length)
 
     def rewind(self, slot: int, length: int) -> None:
         """Forget the slot's tokens from `length` on."""

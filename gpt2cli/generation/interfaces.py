@@ -30,6 +30,11 @@ class LogitsEngine(Protocol):
         """How many slots are to be active at once; a search with more beams runs alone."""
         ...
 
+    @property
+    def keeps_cuts(self) -> bool:
+        """Whether ids that are read have the same bits in one call and in several."""
+        ...
+
     def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
         """Append ids to a slot; logits after the ids at `positions`: [K, V]."""
         ...
@@ -38,8 +43,8 @@ class LogitsEngine(Protocol):
         """Append one id to every slot; logits after each, [n, V], valid until the next call."""
         ...
 
-    def fork(self, source: int, target: int) -> None:
-        """Copy a slot over another or to the next free one."""
+    def fork(self, source: int, target: int, length: int | None = None) -> None:
+        """Copy a slot, or its first tokens, over another or to the next free one."""
         ...
 
     def rewind(self, slot: int, length: int) -> None:

@@ -12,8 +12,10 @@ from gpt2cli.errors import PromptError
 from gpt2cli.generation.beams import BeamSearch
 from gpt2cli.generation.interfaces import Chunk, Counts, Logits, LogitsEngine, SampleSource
 from gpt2cli.generation.prompt_cache import PromptCache
+from gpt2cli.generation.reading import block_of, find_calls
 from gpt2cli.generation.requests import PreparedRequest
 from gpt2cli.generation.sequence import TokenSequence
+from gpt2cli.generation.sources import find_source
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 
@@ -31,12 +33,12 @@ def generate(
     """Yield the chunks of all samples as they are made; `counts` is kept up to date meanwhile.
 
     A finished sample's slot is taken by the next one at once. What a sample yields depends on its
-    request alone: each prompt is prefilled by itself. Once `interrupted` says so, the samples that
-    run finish with what they have and no other begins. Closing the iterator stops all work.
+    request alone, whatever of its prompt a slot already held. Once `interrupted` says so, the
+    samples that run finish with what they have and no other begins. Closing the iterator stops all
+    work.
 
-    With `prompt_cache`, for runs of one sample each, the slot stays open between them: a prompt
-    that begins as the one before went on is prefilled from there, so the text depends on what came
-    before.
+    With `prompt_cache`, for runs of one sample each, the slot stays open between them, so that a
+    prompt that begins as the one before went on is prefilled from there.
 
     Raises:
         PromptError: if the options of a request leave nothing to choose.
@@ -169,44 +171,48 @@ class Loop:
     def _release(self, slot: int) -> None:
         """Free a slot, or keep it for the next run."""
         if self.prompt_cache is not None and len(self.active) == 1:
-            self.prompt_cache.keep(self.active[slot])
+            self.prompt_cache.sequence = self.active[slot]
         else:
             self.engine.free(slot)
         self.active[slot] = self.active[-1]
         self.active.pop()
 
     def _place(self, sequence: TokenSequence) -> None:
-        """Put a sequence into a slot, with its prompt's cache where a slot still begins with it.
+        """Put a sequence into a slot, with what a slot already holds of its window.
 
-        A request's samples thus share one prefill, and so do equal prompts that meet.
+        A request's samples thus share one prefill, and so do prompts that begin alike.
         """
-        before = list(self.active)
-        slot = next((i for i, s in enumerate(before) if s.finished), len(before))
-        source = next((i for i, s in enumerate(before) if _shares_prefix(s, sequence)), None)
+        held, free = self._find_held()
+        source = find_source(sequence, held, free, cuts=self.engine.keeps_cuts)
+        slot = source.slot if source.slot in free else next(iter(free), len(held))
         self.active[slot : slot + 1] = [sequence]  # before the engine may fail
-        if source is not None:
-            sequence.prefix_logits = before[source].prefix_logits
-            sequence.feed(len(sequence.prefix))
-            if source != slot:
-                self.engine.fork(source, slot)
-            self.engine.rewind(slot, len(sequence.prefix))
-        elif slot < len(before):
-            self.engine.rewind(slot, 0)
-        elif self.prompt_cache is not None and self.prompt_cache.is_open:
-            self.prompt_cache.lend(sequence)
-            self.engine.rewind(slot, sequence.fed)
+        if slot != source.slot and source.length:
+            self.engine.fork(source.slot, slot, source.length)
+        elif slot < len(held):
+            self.engine.rewind(slot, source.length)
+        sequence.fed, sequence.prefix_logits = source.length, source.logits
+
+    def _find_held(self) -> tuple[Sequence[TokenSequence], Sequence[int]]:
+        """Return the sequence of each open slot, and the slots that another one may take."""
+        kept = None if self.prompt_cache is None else self.prompt_cache.sequence
+        if kept is not None and not self.active:
+            return [kept], [0]
+        return list(self.active), [i for i, s in enumerate(self.active) if s.finished]
 
     def _prefill(self, sequence: TokenSequence) -> Logits:
         """Return the logits after a sequence's window: [1, V]."""
         sequence.needs_prefill = False
         if sequence.prefix_logits is not None:
             return sequence.prefix_logits
-        ids = sequence.window[sequence.fed :]
+        slot = self.active.index(sequence)
         started = time.perf_counter()
-        logits = self.engine.extend(self.active.index(sequence), ids, [len(ids) - 1])
+        self.counts.prefill_tokens += len(sequence.window) - sequence.fed
+        block = block_of(self.engine.shape)
+        for start, end in find_calls(sequence.stepped, sequence.fed, block=block):
+            ids = sequence.window[start:end]
+            logits = self.engine.extend(slot, ids, [len(ids) - 1])
+            sequence.fed = end
         self.counts.prefill_seconds += time.perf_counter() - started
-        self.counts.prefill_tokens += len(ids)
-        sequence.feed(len(ids))
         if not sequence.slid:
             sequence.prefix_logits = logits
         return logits
@@ -278,7 +284,3 @@ class Loop:
             self.active[slot : slot + 1] = [sequence]
         for slot in sorted(spare, reverse=True):
             self._release(slot)
-
-
-def _shares_prefix(active: TokenSequence, waiting: TokenSequence) -> bool:
-    return active.prefix_logits is not None and active.prefix == waiting.prefix

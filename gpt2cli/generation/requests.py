@@ -64,6 +64,7 @@ class PreparedRequest:
     bans: BannedTexts | None = None
     constraint: Constraint | None = None
     kept_tokens: int = 0  # of the prompt's first ones, that stay when the others slide
+    stepped: Sequence[bool] = ()  # of each id of the prompt, whether it was drawn; (): none was
 
     @property
     def runs(self) -> int:
@@ -105,11 +106,12 @@ def prepare(
     *,
     prompt_ids: Sequence[int] | None = None,
     kept_tokens: int = 0,
+    stepped: Sequence[bool] = (),
 ) -> PreparedRequest:
     """Encode the prompt, check that it fits as its `overflow` asks, and look up options' texts.
 
     `prompt_ids`: what the model is to see, if that is not the prompt alone; the first `kept_tokens`
-    of them stay where the others slide.
+    of them stay where the others slide, and those that are `stepped` were drawn once.
 
     Raises:
         PromptError: if it does not fit, or cannot be encoded.
@@ -127,6 +129,7 @@ def prepare(
         find_bans(sampling, tokenizer, vocab_size=size),
         None if constraint.field is None else _compile(constraint, tokenizer, size),
         kept_tokens,
+        stepped,
     )
 
 

@@ -10,6 +10,7 @@ from gpt2cli.config import Overflow
 from gpt2cli.detokenizer import Detokenizer, StopMatcher
 from gpt2cli.errors import Gpt2Error, PromptError
 from gpt2cli.generation.interfaces import Chunk, Finish, FinishReason
+from gpt2cli.generation.reading import settle
 from gpt2cli.generation.requests import PreparedRequest
 from gpt2cli.sampling.history import History
 from gpt2cli.sampling.logprobs import TokenLogprob, find_logprobs
@@ -40,9 +41,9 @@ class TokenSequence:
         self._logprobs: list[TokenLogprob] = []  # of what was drawn
         # The ids that the model sees: all of them, or after sliding the last ones.
         self.window = list(prepared.prompt_ids)
+        self.stepped = settle(prepared.stepped or [False] * len(self.window))  # or read; of each id
         self.needs_prefill = True
         self.fed = 0  # how many ids of the window the slot holds
-        self.prefills: list[tuple[int, int]] = []  # the positions that one call each has filled
         # After `prefix`; kept while the slot begins with it, since other samples may share both.
         self.prefix_logits: NDArray[np.float32] | None = None  # [1, V]
         self._check_limits()  # this may cut the window, which is not yet a slide
@@ -58,7 +59,7 @@ class TokenSequence:
         sequence._stops = self._stops.fork()
         sequence._logprobs = list(self._logprobs)
         sequence.window = list(self.window)
-        sequence.prefills = list(self.prefills)
+        sequence.stepped = list(self.stepped)
         sequence.history = self.history.fork()
         return sequence
 
@@ -76,6 +77,7 @@ class TokenSequence:
         if self._top is not None:
             self._logprobs += find_logprobs(logits[None], [token_id], self._top)
         self.window.append(token_id)
+        self.stepped.append(True)
         text = self._feed_stops(self._detokenizer.add(token_id))
         if self._stops.matched is not None:
             self._finish = FinishReason.STOP
@@ -88,11 +90,6 @@ class TokenSequence:
         except PromptError as error:
             self._finish, self._error = FinishReason.ERROR, error
         return text + self._flush() if self.finished else text
-
-    def feed(self, count: int) -> None:
-        """Record that one prefill has put so many more ids of the window into the slot."""
-        self.prefills.append((self.fed, self.fed + count))
-        self.fed += count
 
     def interrupt(self) -> str:
         """End here and return the text that was held back."""
@@ -131,12 +128,12 @@ class TokenSequence:
             self._finish = FinishReason.CONTEXT
 
     def _slide(self) -> None:
-        """Keep the last half: learned positions cannot be shifted, so it is prefilled anew."""
+        """Keep the last half: learned positions cannot be shifted, so it is read anew."""
         self.window = slide(self.window, limit=self._limit, kept=self._kept_tokens)
+        self.stepped = [False] * len(self.window)
         self.slid = True
         self.needs_prefill = True
         self.fed = 0
-        self.prefills = []
         self.prefix_logits = None
 
     def _feed_stops(self, text: str) -> str:

@@ -20,6 +20,8 @@ LogitsOf: TypeAlias = Callable[[Sequence[int]], Logits]  # all ids of a slot -> 
 class ScriptedEngine:
     """A LogitsEngine without a model."""
 
+    keeps_cuts = True
+
     def __init__(
         self,
         logits_of: LogitsOf,
@@ -63,11 +65,12 @@ class ScriptedEngine:
         self._decoded = np.stack([self._logits_of(slot) for slot in self.slots])
         return self._decoded
 
-    def fork(self, source: int, target: int) -> None:
-        """Copy a slot."""
+    def fork(self, source: int, target: int, length: int | None = None) -> None:
+        """Copy a slot, or its first ids."""
         self.calls.append(("fork", source, target))
         assert source != target
-        copied = list(self.slots[source])
+        copied = self.slots[source][:length]
+        assert length is None or len(copied) == length
         self._open(target)
         self.slots[target] = copied
 

@@ -65,7 +65,7 @@ class SlowEngine(ScriptedEngine):
         self._clock.now += len(ids)
         return super().decode(ids)
 
-    def fork(self, source: int, target: int) -> None:
+    def fork(self, source: int, target: int, length: int | None = None) -> None:
         self._clock.now += 1
         super().fork(source, target)
 

@@ -137,15 +137,22 @@ def test_a_turn_prefills_only_what_is_new(ascii_tokenizer: Tokenizer) -> None:
     assert ascii_tokenizer.show(engine.slots[0]) == chat.context()[0]
 
 
-def test_what_the_model_wrote_of_the_users_name_is_not_computed_again(
-    ascii_tokenizer: Tokenizer,
-) -> None:
-    """It wrote the same tokens as the next prompt has; the last one was never fed."""
+def test_what_the_model_wrote_of_the_users_name_is_read_again(ascii_tokenizer: Tokenizer) -> None:
+    """It stepped the same tokens, but they are no part of the reply."""
     engine = talker(ascii_tokenizer, lambda message: f" {message}\nUser:")
     chat = make_chat(engine, ascii_tokenizer)
     say(chat, "hi")
     say(chat, "hi")
-    assert prefilled(engine)[1] == len(": hi\nBot:")
+    assert prefilled(engine)[1] == len("\nUser: hi\nBot:")
+
+
+def test_the_last_token_of_a_reply_that_was_cut_off_is_stepped(ascii_tokenizer: Tokenizer) -> None:
+    """As the others were; it was not yet fed."""
+    engine = talker(ascii_tokenizer, lambda message: " abc")
+    chat = make_chat(engine, ascii_tokenizer, settings=make_settings(max_new_tokens=3))
+    say(chat, "hi")
+    say(chat, "hi")
+    assert prefilled(engine)[1:] == [1, len("\nUser: hi\nBot:")]
 
 
 def test_dialogpt_has_its_replies_kept_too(ascii_tokenizer: Tokenizer) -> None:

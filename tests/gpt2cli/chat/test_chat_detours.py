@@ -136,20 +136,23 @@ class TestBits:
 
 
 class OriginEngine:
-    """An engine whose logits tell which tokens were prefilled together, as a real one's bits may.
+    """An engine whose logits tell which tokens were stepped, as a real one's bits may.
 
-    It likes to write the user's name.
+    It likes to write the user's name. Without `keeps_cuts` they tell all that was read together.
     """
 
     shape = ModelShape(1, 1, 8, 8, 4000, 97)
     max_slots = slot_limit = 1
 
-    def __init__(self) -> None:
-        self._slot: list[tuple[int, int]] = []  # ids, each with the mark of its prefill
+    def __init__(self, *, keeps_cuts: bool) -> None:
+        self.keeps_cuts = keeps_cuts
+        self._slot: list[tuple[int, int]] = []  # ids, each with a mark
 
     def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Any:
-        """Append ids that have one mark."""
+        """Append ids that have one mark: 0 for a single one, which is stepped."""
         mark = zlib.crc32(repr((len(self._slot), tuple(ids))).encode())
+        if self.keeps_cuts or len(ids) == 1:
+            mark = int(len(ids) > 1 or not self._slot)
         self._slot += [(token_id, mark) for token_id in ids]
         assert list(positions) == [len(ids) - 1]
         return self._make_logits()
@@ -164,7 +167,7 @@ class OriginEngine:
         assert length <= len(self._slot)
         del self._slot[length:]
 
-    def fork(self, source: int, target: int) -> None:
+    def fork(self, source: int, target: int, length: int | None = None) -> None:
         """Never come here."""
         raise AssertionError
 
@@ -188,13 +191,18 @@ _DETOURS = st.lists(st.sampled_from(["say a", "say ab", "say b", "undo", "again"
 
 
 @settings(max_examples=40)
-@given(detour=_DETOURS, wanted=st.lists(st.sampled_from(["a", "ab", "abc", "b"]), max_size=4))
+@given(
+    detour=_DETOURS,
+    wanted=st.lists(st.sampled_from(["a", "ab", "abc", "b"]), max_size=4),
+    keeps_cuts=st.booleans(),
+)
 def test_the_same_turns_give_the_same_replies_after_any_detour(
-    ascii_tokenizer: Tokenizer, detour: list[str], wanted: list[str]
+    ascii_tokenizer: Tokenizer, detour: list[str], wanted: list[str], keeps_cuts: bool
 ) -> None:
     """Turns that were said and taken back, drawn anew or edited leave no trace in what comes."""
     seeded = make_settings(seed=1, sampling=DRAWING, max_new_tokens=9)
-    chats = [make_chat(OriginEngine(), ascii_tokenizer, settings=seeded) for _ in range(2)]
+    engines = [OriginEngine(keeps_cuts=keeps_cuts) for _ in range(2)]
+    chats = [make_chat(engine, ascii_tokenizer, settings=seeded) for engine in engines]
     for step in detour:
         name, _, message = step.partition(" ")
         if name == "say":

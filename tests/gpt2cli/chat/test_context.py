@@ -42,8 +42,8 @@ def fit_text(
 ) -> tuple[int, str]:
     """Return what `fit` does with ten tokens of room, as text."""
     template = Transcript(conversation, tokenizer, allow_special=False)
-    first, ids = fit(conversation, message, template, Room(n_positions, 10))
-    return first, tokenizer.show(ids)
+    first, prompt = fit(conversation, message, template, Room(n_positions, 10))
+    return first, tokenizer.show(prompt.ids)
 
 
 def test_all_turns_stay_while_they_fit(ascii_tokenizer: Tokenizer) -> None:
@@ -90,9 +90,32 @@ def test_a_reply_that_was_drawn_is_seen_as_it_was_drawn(small_tokenizer: Tokeniz
     """Not as the tokenizer would cut the same text."""
     a = small_tokenizer.encode("a")
     assert len(small_tokenizer.encode("aa")) == 1
-    drawn = Turn("x", "aa", FinishReason.STOP, 0, reply_ids=(*a, *a))
+    drawn = Turn("x", "aa", FinishReason.STOP, 0, reply_ids=(*a, *a), drawn=2)
     template = Transcript(Conversation(), small_tokenizer, allow_special=False)
-    assert build_history([drawn], template)[-2:] == [*a, *a]
+    assert build_history([drawn], template, first=0).ids[-2:] == [*a, *a]
+
+
+def test_what_was_drawn_is_stepped_where_it_stands_as_it_was_drawn(
+    ascii_tokenizer: Tokenizer,
+) -> None:
+    """Two of three ids were drawn; a turn that saw older ones, which have gone, is read."""
+    template = DialoGPT(Conversation(), ascii_tokenizer, allow_special=False)
+    turns = [
+        Turn(
+            "a",
+            "bcd",
+            FinishReason.STOP,
+            0,
+            first,
+            reply_ids=ascii_tokenizer.encode("bcd"),
+            drawn=2,
+        )
+        for first in (0, 3)
+    ]
+    prompt = build_history(turns, template, first=3)
+    assert ascii_tokenizer.show(prompt.ids) == 2 * "a<|endoftext|>bcd<|endoftext|>"
+    assert [place for place, stepped in enumerate(prompt.stepped) if stepped] == [8, 9]
+    assert len(prompt.stepped) == len(prompt.ids)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +136,8 @@ def test_whatever_was_drawn_the_ids_spell_the_text(
     """Any ids, also of bytes that are no UTF-8, and any beginning of their text."""
     detokenizer = Detokenizer(small_tokenizer)
     text = "".join(map(detokenizer.add, drawn)) + detokenizer.finish()
-    ids = ids_that_spell(text[:length], drawn, small_tokenizer)
+    ids, kept = ids_that_spell(text[:length], drawn, small_tokenizer)
+    assert ids[:kept] == tuple(drawn[:kept])
     assert b"".join(map(small_tokenizer.token_bytes, ids)).decode() == text[:length]
 
 
@@ -136,14 +160,14 @@ def test_ids_that_spell_the_text_are_kept(
 
     wanted = draw_ids(text)
     drawn = wanted + draw_ids(rest)
-    assert ids_that_spell(text, drawn, small_tokenizer) == tuple(wanted)
+    assert ids_that_spell(text, drawn, small_tokenizer) == (tuple(wanted), len(wanted))
 
 
 def test_where_the_text_ends_within_a_token_its_rest_is_encoded(small_tokenizer: Tokenizer) -> None:
     """What was drawn before that token is kept."""
     a, aa = small_tokenizer.encode("a"), small_tokenizer.encode("aa")
-    assert ids_that_spell("aaa", [*a, *aa, *aa], small_tokenizer) == (*a, *aa)
-    assert ids_that_spell("aa", [*a, *aa, *aa], small_tokenizer) == (*a, *a)
+    assert ids_that_spell("aaa", [*a, *aa, *aa], small_tokenizer) == ((*a, *aa), 2)
+    assert ids_that_spell("aa", [*a, *aa, *aa], small_tokenizer) == ((*a, *a), 1)
 
 
 EOS = 96  # of the tokenizer of printable ASCII

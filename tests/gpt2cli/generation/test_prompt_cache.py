@@ -1,5 +1,6 @@
 """Claims about the slot that stays open between runs; each character is a token here."""
 
+import re
 from typing import Any
 
 import pytest
@@ -23,15 +24,21 @@ class Runs:
         self._tokenizer = tokenizer
 
     def run(self, prompt: str, *, interrupted: bool = False, **limits: Any) -> str:
-        """Return what is said after a prompt: three tokens, if nothing else is asked for."""
+        """Return what is said after a prompt: three tokens, if nothing else is asked for.
+
+        What stands between brackets was drawn in a run before.
+        """
         self.engine.calls.clear()
+        parts = re.split(r"[][]", prompt)
+        stepped = [place % 2 == 1 for place, part in enumerate(parts) for _ in part]
+        prompt = "".join(parts)
         request = make_request(prompt, **{"max_new_tokens": 3, **limits})
         counts = Counts()
         chunks = generate(
             self.engine,
             self._tokenizer,
             Sampler(),
-            [prepare(request, self._tokenizer, self.engine.shape)],
+            [prepare(request, self._tokenizer, self.engine.shape, stepped=stepped)],
             counts=counts,
             interrupted=lambda: interrupted,
             prompt_cache=self.cache,
@@ -64,28 +71,33 @@ def ids_of(text: str) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize(
-    ("prompts", "new", "rewound", "extended"),
+    ("prompts", "rewound", "extended"),
     [
-        # It goes on from there; the last token of the completion was never fed.
-        (("ab", "abxxxcd"), 3, 4, ["xcd"]),
-        (("ab", "ab"), 3, 2, []),  # the logits after it were kept
-        (("ab", "cd"), 3, 0, ["cd"]),
-        # A prefill is used again whole or not at all: its tokens were computed with others.
-        (("abc", "abd"), 3, 0, ["abd"]),
-        (("ab", "abxxxcdef", "abxxxcdeg"), 3, 4, ["xcdeg"]),
+        (("ab", "ab"), 2, []),  # the logits after it were kept
+        (("ab", "cd"), 0, ["cd"]),
+        # Of what is read at least two ids are read together.
+        (("abc", "abd"), 1, ["bd"]),
+        (("abcdef", "abcxyz"), 3, ["xyz"]),
+        (("abcdef", "abcd"), 2, ["cd"]),
+        (("a", "ab"), 0, ["ab"]),
+        # What was drawn was stepped, and is read where it is said.
+        (("ab", "abxxxcd"), 2, ["xxxcd"]),
+        (("ab", "ab[xxx]cd"), 4, ["x", "cd"]),  # the last of it was never fed
+        (("ab", "ab[xxx]c"), 4, ["x", "c"]),
+        (("ab", "ab[xxx]"), 4, ["x"]),
+        (("ab", "ab[xx]"), 3, ["x"]),
+        (("ab", "ab[xxy]cd"), 4, ["y", "cd"]),
+        (("ab", "ab[xxx]cdef", "ab[xxx]cdeg"), 7, ["eg"]),
         # After a detour the slot is as without it.
-        (("ab", "abxxxcdef", "abxxxcdeg", "abxxxcdegxxxh"), 3, 11, ["xh"]),
-        # What was decoded was computed token by token, and the logits after the last are wanted.
-        (("ab", "abxxxc"), 9, 5, ["c"]),
-        (("ab", "abxxx"), 9, 4, ["x"]),
+        (("ab", "ab[xxx]cdef", "ab[xxx]cdeg", "ab[xxx]cdeg[xxx]hi"), 11, ["x", "hi"]),
     ],
 )
 def test_a_prompt_that_begins_as_the_slot_is_prefilled_from_there(
-    runs: Runs, prompts: tuple[str, ...], new: int, rewound: int, extended: list[str]
+    runs: Runs, prompts: tuple[str, ...], rewound: int, extended: list[str]
 ) -> None:
-    """By hand: to what length the slot is rewound, and what is prefilled."""
+    """By hand: to what length the slot is rewound, and what is prefilled; brackets hold replies."""
     for prompt in prompts:
-        assert runs.run(prompt, max_new_tokens=new) == "x" * new
+        assert runs.run(prompt) == "xxx"
         assert runs.engine.count("free") == 0
     assert (runs.rewound, runs.extended) == ([rewound], extended)
 
