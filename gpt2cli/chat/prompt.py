@@ -50,18 +50,9 @@ class PromptInput(ChatInput):
     def __init__(self, descriptor: int, notes: Notes, *, history_file: Path) -> None:
         self._descriptor = descriptor
         self._notes = notes
-        self._session: PromptSession[str] = PromptSession(
-            history=_open_history(history_file),
-            completer=CommandCompleter(),
-            complete_while_typing=False,
-            key_bindings=_bind_keys(),
-            input_processors=[_SafeProcessor()],
-            enable_open_in_editor=True,
-            enable_suspend=True,
-            tempfile_suffix=".txt",
-            color_depth=None if wants_colour() else ColorDepth.DEPTH_1_BIT,
-            output=create_output(always_prefer_tty=True),  # which `ask` wants
-        )
+        # prompt_toolkit 3.0 drops whatever is raised within its flush, a signal's exception too.
+        with signals_held_back():
+            self._session = _make_session(history_file)
         self._greeted = False
 
     def read(self) -> Entry | None:
@@ -129,6 +120,21 @@ def ask(session: PromptSession[str], message: str, **how: Any) -> str:
             return session.prompt(message, pre_run=begin, **how)
     except OSError as error:
         raise OutputError(f"cannot use the terminal: {error.strerror}") from error
+
+
+def _make_session(history_file: Path) -> PromptSession[str]:
+    return PromptSession(
+        history=_open_history(history_file),
+        completer=CommandCompleter(),
+        complete_while_typing=False,
+        key_bindings=_bind_keys(),
+        input_processors=[_SafeProcessor()],
+        enable_open_in_editor=True,
+        enable_suspend=True,
+        tempfile_suffix=".txt",
+        color_depth=None if wants_colour() else ColorDepth.DEPTH_1_BIT,
+        output=create_output(always_prefer_tty=True),  # which `ask` wants
+    )
 
 
 class CommandCompleter(Completer):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pathlib
 import signal
 import sys
 import threading
@@ -13,9 +14,10 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput, Output
 
-from gpt2cli.chat.prompt import ask
+from gpt2cli.chat.prompt import PromptInput, ask
 from gpt2cli.errors import OutputError
 from gpt2cli.terminal.interrupt import ENDINGS, unwind_on_signals
+from gpt2cli.terminal.notes import Notes
 
 if sys.platform == "win32":
     pytest.skip("Windows has no signals that end a prompt", allow_module_level=True)
@@ -77,6 +79,24 @@ def test_a_signal_that_ends_the_program_ends_the_line(
         ask_and_meanwhile(begin(), send(number))
     assert caught.value.code == 128 + number
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_signal_ends_the_program_also_while_the_prompt_is_made(
+    keyboard: PipeInput, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """prompt_toolkit 3.0 drops what is raised where it asks whether the terminal blocks."""
+    unwind_on_signals()
+
+    def get_blocking(descriptor: int) -> bool:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
+    monkeypatch.setattr(os, "get_blocking", get_blocking)
+    person, terminal = os.openpty()
+    with os.fdopen(person, "rb"), os.fdopen(terminal, "w") as screen:
+        monkeypatch.setattr(sys, "stdout", screen)
+        with pytest.raises(SystemExit):
+            PromptInput(screen.fileno(), Notes(), history_file=tmp_path / "history")
 
 
 def test_several_at_once_are_one(keyboard: PipeInput, capfd: pytest.CaptureFixture[str]) -> None:
