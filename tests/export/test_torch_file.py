@@ -1,14 +1,16 @@
 """Files of torch: those that torch wrote are read, and what is no such file is one line."""
 
+import itertools
 import pathlib
 import struct
 import tracemalloc
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
 import pytest
 
-from export.safetensors_file import TensorInfo
+from export.safetensors_file import TensorFileError, TensorInfo
 from export.torch_file import TorchFile
 from tests.export.torch_files import (
     DATA_FOLDER,
@@ -21,6 +23,7 @@ from tests.export.torch_files import (
     refuse_file,
     sizes,
     storage,
+    stream,
     table,
     vector,
     write_archive,
@@ -33,22 +36,23 @@ _ONE_VECTOR: Final = program(table({"x": vector()}))
 
 
 @pytest.mark.parametrize("file", ["dtypes.bin", "dtypes-legacy.bin"])
-@pytest.mark.parametrize("name", DTYPES)
-def test_every_dtype_is_read(name: str, file: str) -> None:
+def test_every_dtype_is_read(file: str) -> None:
     """0, 1, 2 come back in the dtype that torch stored them in; as booleans, 0, 1, 1."""
-    found = read_file(DATA_FOLDER / file)[name]
-    assert found.dtype.name == DTYPES[name]
-    assert found.astype(np.float64).tolist() == [0, 1, 1 if name == "BOOL" else 2]
+    tensors = read_file(DATA_FOLDER / file)
+    assert {name: found.dtype.name for name, found in tensors.items()} == DTYPES
+    assert {name: found.astype(np.float64).tolist() for name, found in tensors.items()} == {
+        name: [0, 1, 1 if name == "BOOL" else 2] for name in DTYPES
+    }
 
 
 @pytest.mark.parametrize("file", ["layouts.bin", "layouts-legacy.bin"])
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_every_layout_comes_back_in_c_order(name: str, file: str) -> None:
+def test_every_layout_comes_back_in_c_order(file: str) -> None:
     """Views of one storage, expanded, of no dimension, empty, a parameter."""
-    found = read_file(DATA_FOLDER / file)[name]
-    assert found.shape == LAYOUTS[name].shape
-    assert found.flags.c_contiguous
-    assert np.array_equal(found, LAYOUTS[name])
+    tensors = read_file(DATA_FOLDER / file)
+    assert tensors.keys() == LAYOUTS.keys()
+    for name, found in tensors.items():
+        assert found.flags.c_contiguous, name
+        np.testing.assert_array_equal(found, LAYOUTS[name], strict=True)
 
 
 @pytest.mark.parametrize("name", ["gpt2.bin", "gpt2-legacy.bin"])
@@ -75,10 +79,51 @@ def test_other_files_of_torch_are_refused_by_name(name: str, fault: str) -> None
     assert refuse_file(DATA_FOLDER / f"{name}.bin").startswith(fault)
 
 
-def test_a_file_made_by_hand_is_read_as_torchs_are(tmp_path: pathlib.Path) -> None:
-    """What the tests below damage is whole before."""
-    path = write_archive(tmp_path / "x.bin", _ONE_VECTOR, {"0": struct.pack("<2f", 1.5, -2)})
+# Files made by hand, in the format since 1.6 and in the one before.
+
+_TWO: Final = struct.pack("<2f", 1.5, -2)
+_WHOLE: Final[Mapping[str, Callable[[pathlib.Path], object]]] = {
+    "archive": lambda path: write_archive(path, _ONE_VECTOR, {"0": _TWO}),
+    "stream": lambda path: path.write_bytes(
+        stream(program(table({"x": vector(b"N")})), {"0": _TWO})
+    ),
+}
+
+
+@pytest.mark.parametrize("form", _WHOLE)
+def test_a_file_cut_anywhere_is_one_line(tmp_path: pathlib.Path, form: str) -> None:
+    """Every beginning: in each record, pickle, length and storage, and in the directory."""
+    path = tmp_path / "x.bin"
+    _WHOLE[form](path)
     assert read_file(path)["x"].tolist() == [1.5, -2]
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        refuse_file(path)
+
+
+def test_what_is_neither_format_is_told_as_that(tmp_path: pathlib.Path) -> None:
+    """Here JSON."""
+    (tmp_path / "x.bin").write_text("[1, 2]")
+    assert refuse_file(tmp_path / "x.bin").startswith("it is neither a zip archive nor a pickle")
+
+
+@pytest.mark.parametrize("form", _WHOLE)
+def test_a_file_with_any_byte_changed_raises_nothing_else(
+    tmp_path: pathlib.Path, form: str
+) -> None:
+    """It is refused, or nothing depends on the byte; a stream has no checksum of its elements."""
+    path = tmp_path / "x.bin"
+    _WHOLE[form](path)
+    whole = path.read_bytes()
+    flips = (0x01, 0xFF) if form == "archive" else (0xFF,)
+    for place, flip in itertools.product(range(len(whole)), flips):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
+        try:
+            found = read_file(path)
+            assert form == "stream" or found["x"].tolist() == [1.5, -2]
+        except TensorFileError as error:
+            assert "\n" not in str(error)
 
 
 # Tensors against their storages.

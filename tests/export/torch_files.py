@@ -105,9 +105,14 @@ def rebuild(*arguments: bytes) -> bytes:
     return glob("torch._utils", "_rebuild_tensor_v2") + group(*arguments, b"\x89", hooks) + REDUCE
 
 
-def vector(*, key: str = "0", elements: int = 2) -> bytes:
-    """Push a whole float32 storage as a tensor of one axis."""
-    return rebuild(storage("F32", key, elements), number(0), sizes([elements]), sizes([1]))
+def vector(*part: bytes, key: str = "0", elements: int = 2) -> bytes:
+    """Push a whole float32 storage as a tensor of one axis; for `part` see `storage`."""
+    return rebuild(storage("F32", key, elements, *part), number(0), sizes([elements]), sizes([1]))
+
+
+def nest_pairs(depth: int) -> bytes:
+    """Push a tuple of two of the same tuple, `depth` times over: 2^depth leaves."""
+    return EMPTY_TUPLE + b"q\x00h\x00\x86q\x00" * depth
 
 
 def listing(*items: bytes) -> bytes:
