@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tests.campaign.kinds import KINDS, Done, load_modules, make_try
+from tests.campaign.kinds import KINDS, Done, make_try, prepare_worker
 from tests.campaign.lab import Place, make_lab
 from tests.checkpoints import write_checkpoint
 from tests.model_folders import SMALL_SHAPE
@@ -36,9 +36,8 @@ def _read_arguments() -> argparse.Namespace:
 def _list_tries(arguments: argparse.Namespace) -> Iterator[tuple[str, int]]:
     """Return kinds and numbers; a longer list begins with a shorter one."""
     kinds = arguments.kind or list(KINDS)
-    round_ = sorted(
-        (place / KINDS[kind].share, kind) for kind in kinds for place in range(KINDS[kind].share)
-    )
+    shares = [(kind, KINDS[kind][1]) for kind in kinds]
+    round_ = sorted((place / share, kind) for kind, share in shares for place in range(share))
     for number in range(arguments.skip, arguments.tries):
         yield round_[number % len(round_)][1], arguments.seed * _SEED_STEP + number
 
@@ -61,7 +60,7 @@ def _prepare(root: pathlib.Path) -> Place:
 def _run_all(root: pathlib.Path, tries: Iterable[tuple[str, int]], jobs: int) -> Iterator[Done]:
     # Modules are loaded once; no thread of a model's may run where a child is forked.
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, initializer=load_modules) as pool:
+    with context.Pool(jobs, initializer=prepare_worker) as pool:
         yield from pool.imap_unordered(make_try, ((root, kind, number) for kind, number in tries))
 
 
@@ -72,23 +71,21 @@ def _main() -> int:
     failed = 0
     with contextlib.ExitStack() as stack:
         root = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="campaign-")))
-        load_modules()
+        prepare_worker()
         _prepare(root)
         if arguments.only:
             kind, _, number = arguments.only.partition(":")
-            for done in _run_all(root, [(kind, int(number))], 1):
-                print(*done.told, *(f"FAULT: {fault}" for fault in done.faults), sep="\n")
-                failed += bool(done.faults)
-            return bool(failed)
+            [done] = _run_all(root, [(kind, int(number))], 1)
+            print(*done.told, *(f"FAULT: {fault}" for fault in done.faults), sep="\n")
+            return bool(done.faults)
         with contextlib.suppress(KeyboardInterrupt):
             for done in _run_all(root, _list_tries(arguments), arguments.jobs):
                 counts[done.kind] += 1
+                failed += bool(done.faults)
                 if done.faults:
-                    failed += 1
-                    print(f"{done.kind}:{done.number}", *done.faults[:4], sep="\n    ")
-                    print(
-                        *(f"        {line[:400]}" for line in done.told[-5:]), sep="\n", flush=True
-                    )
+                    told = (f"    {line[:400]}" for line in done.told[-5:])
+                    lines = (f"{done.kind}:{done.number}", *done.faults[:4], *told)
+                    print(*lines, sep="\n    ", flush=True)
     tries = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     print(f"{tries or 'none'}; {failed} with faults; {time.monotonic() - began:.0f} s")
     return bool(failed)

@@ -6,7 +6,6 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 from tests.campaign import hostile
@@ -19,6 +18,8 @@ _OPTIONS: Final = (
     "length_penalty", "allow_special", "id", "nothing", "prompt",
 )  # fmt: skip
 
+_WRITTEN: Final = ("out", "out.resume.json")
+
 
 def attempt(lab: Lab) -> None:
     """Run a batch once, or begin it, spoil what it wrote, and resume it."""
@@ -27,18 +28,7 @@ def attempt(lab: Lab) -> None:
 
 def _arguments(lab: Lab, *more: str) -> list[str]:
     size = lab.some("1", "2", "7", "auto")
-    return [
-        "batch",
-        "-m",
-        str(lab.place.model),
-        "-n",
-        "4",
-        "--seed",
-        "3",
-        "--batch-size",
-        size,
-        *more,
-    ]
+    return [*f"batch -n 4 --seed 3 --batch-size {size} -m".split(), str(lab.place.model), *more]
 
 
 def _run_texts(lab: Lab) -> None:
@@ -97,26 +87,23 @@ def _check_records(lab: Lab, out: bytes, code: int) -> None:
     lab.claim(indices == sorted(indices, key=str) or len(indices) > 9, f"indices {indices}")
 
 
-def _begin(lab: Lab) -> tuple[list[str], bytes, Path]:
-    """Write prompts, and make what an uninterrupted run writes."""
+def _begin(lab: Lab) -> tuple[list[str], bytes]:
+    """Write prompts, and make what an uninterrupted run writes; return its arguments, and that."""
     rng = lab.rng
     prompts = "".join(f"{hostile.text(rng).splitlines()[:1] or ''} {n}\n" for n in range(12))
     (lab.folder / "in.txt").write_bytes(prompts.replace("\x00", "").encode())
-    arguments = _arguments(lab, "in.txt", "-o")
-    output = lab.folder / "out"
-    names = ("out", "out.resume.json")
-    lab.run(*arguments, "out", may_write=names, codes=(0, 1))
-    return arguments, output.read_bytes(), output
+    arguments = _arguments(lab, "in.txt", "-o", "out")
+    lab.run(*arguments, may_write=_WRITTEN, codes=(0, 1))
+    return arguments, (lab.folder / "out").read_bytes()
 
 
 def _resume_edited(lab: Lab) -> None:
-    arguments, whole, output = _begin(lab)
-    journal = output.with_name("out.resume.json")
+    arguments, whole = _begin(lab)
+    output, journal = (lab.folder / name for name in _WRITTEN)
     for path in lab.rng.choice(([output], [output], [journal], [output, journal])):
-        edited = _edit(lab.rng, path.read_bytes())
-        path.write_bytes(edited)
+        path.write_bytes(edited := _edit(lab.rng, path.read_bytes()))
         lab.told.append(f"{path.name}: now {edited[:4000]!r}")
-    _resume(lab, arguments, whole, output)
+    _resume(lab, arguments, whole)
 
 
 def _edit(rng: random.Random, content: bytes) -> bytes:
@@ -136,21 +123,10 @@ def _edit(rng: random.Random, content: bytes) -> bytes:
     return rng.choice(edits)()
 
 
-def _resume(lab: Lab, arguments: list[str], whole: bytes, output: Path) -> None:
-    """Resume: it refuses and changes nothing, or ends with the bytes of a whole run."""
-    before = output.read_bytes() if output.exists() else None
-    names = ("out", "out.resume.json")
-    done = lab.run(*arguments, "out", "--resume", may_write=names)
-    after = output.read_bytes() if output.exists() else None
-    refused = done.code in (1, 2) and "gpt2: error: " in done.err
-    wanted = before if refused else whole
-    lab.claim(after == wanted, f"after --resume ({refused=}) the output is {after!r:.600}")
-
-
 def _resume_killed(lab: Lab) -> None:
-    arguments, whole, output = _begin(lab)
-    output.unlink()
-    output.with_name("out.resume.json").unlink()
+    arguments, whole = _begin(lab)
+    for name in _WRITTEN:
+        (lab.folder / name).unlink()
     number = lab.rng.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
     seconds = lab.rng.random() * 0.5
 
@@ -158,7 +134,16 @@ def _resume_killed(lab: Lab) -> None:
         time.sleep(seconds)
         os.kill(child, number)
 
-    ends = (0, 1, -number, 128 + number)
-    names = ("out", "out.resume.json")
-    lab.run(*arguments, "out", after=end, codes=ends, may_write=names)
-    _resume(lab, arguments, whole, output)
+    lab.run(*arguments, after=end, codes=(0, 1, -number, 128 + number), may_write=_WRITTEN)
+    _resume(lab, arguments, whole)
+
+
+def _resume(lab: Lab, arguments: list[str], whole: bytes) -> None:
+    """Resume: it refuses and changes nothing, or ends with the bytes of a whole run."""
+    output = lab.folder / "out"
+    before = output.read_bytes() if output.exists() else None
+    done = lab.run(*arguments, "--resume", may_write=_WRITTEN)
+    after = output.read_bytes() if output.exists() else None
+    refused = done.code in (1, 2) and "gpt2: error: " in done.err
+    wanted = before if refused else whole
+    lab.claim(after == wanted, f"after --resume ({refused=}) the output is {after!r:.600}")

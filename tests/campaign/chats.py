@@ -16,16 +16,8 @@ _OPTIONS: Final = (
     "repetition-penalty",
 )  # fmt: skip
 _FILES: Final = (
-    "talk.json",
-    "bad.json",
-    "folder",
-    "none/x",
-    "",
-    "/dev/full",
-    "loop",
-    "~",
-    "x" * 300,
-)
+    "talk.json", "bad.json", "folder", "none/x", "", "/dev/full", "loop", "~", "x" * 300,
+)  # fmt: skip
 _KEYS: Final = (
     "hello", "\r", "\r", "\r", "\x03", "\x12", "\x07", "\t", "\x1b", "\x1b[A", "\x1b[B",
     "\x1b[200~a\nb\x1b[201~",

@@ -1,6 +1,7 @@
 """Runs the program in forked children: its modules are loaded once."""
 
 import atexit
+import contextlib
 import os
 import resource
 import select
@@ -12,7 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from gpt2cli.__main__ import main
 
@@ -44,60 +45,50 @@ def run_child(
 
     `out` is what stdout is: a file's name, "closed pipe", or nothing for what the outcome has.
     """
-    with _Streams(home, stdin, out) as streams:
+    with contextlib.ExitStack() as opened:
+        streams = _open_streams(home, stdin, out)
+        for descriptor in streams:
+            opened.callback(os.close, descriptor)
         child = os.fork()
         if child == 0:
             _become_program(arguments, environment, home, streams)
         code, megabytes = _wait(child, after)
-        return Outcome(code, *streams.read(), megabytes)
+    error = (home / "err").read_bytes().decode("utf-8", "replace")
+    return Outcome(code, (home / "out").read_bytes(), error, megabytes)
 
 
-class _Streams:
-    """Stdin, stdout and stderr of a child."""
+def _open_streams(home: Path, stdin: bytes, out: str) -> list[int]:
+    """Return the descriptors of stdin, stdout and stderr of a child."""
+    if len(stdin) < _MOST_IN_PIPE:
+        read, write = os.pipe()
+        os.write(write, stdin)
+        os.close(write)
+    else:
+        (home / "in").write_bytes(stdin)
+        read = os.open(home / "in", os.O_RDONLY)
+    writing = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    (home / "out").touch()
+    if out == "closed pipe":
+        reader, stdout = os.pipe()
+        os.close(reader)
+    else:
+        stdout = os.open(out or home / "out", writing)
+    return [read, stdout, os.open(home / "err", writing)]
 
-    def __init__(self, home: Path, stdin: bytes, out: str) -> None:
-        self._out, self._err = home / "out", home / "err"
-        if len(stdin) < _MOST_IN_PIPE:
-            read, write = os.pipe()
-            os.write(write, stdin)
-            os.close(write)
-        else:
-            (home / "in").write_bytes(stdin)
-            read = os.open(home / "in", os.O_RDONLY)
-        writing = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        self._out.touch()
-        if out == "closed pipe":
-            reader, stdout = os.pipe()
-            os.close(reader)
-        else:
-            stdout = os.open(out or self._out, writing)
-        self.all = [read, stdout, os.open(self._err, writing)]
 
-    def __enter__(self) -> "_Streams":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for descriptor in self.all:
-            os.close(descriptor)
-
-    def take(self) -> None:
-        """Make them those of this process."""
-        for number, descriptor in enumerate(self.all):
-            os.dup2(descriptor, number)
-        os.closerange(3, 256)
-        sys.stdin = os.fdopen(0, "r", encoding="utf-8", errors="surrogateescape", closefd=False)
-        sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="strict", closefd=False)
-        sys.stderr = os.fdopen(
-            2, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1
-        )
-
-    def read(self) -> tuple[bytes, str]:
-        """Return what was written."""
-        return self._out.read_bytes(), self._err.read_bytes().decode("utf-8", "replace")
+def _take_streams(streams: Sequence[int]) -> None:
+    """Make them those of this process, as the interpreter has them at its start."""
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+    os.closerange(3, 256)
+    how: dict[str, Any] = {"encoding": "utf-8", "closefd": False}
+    sys.stdin = os.fdopen(0, "r", errors="surrogateescape", **how)
+    sys.stdout = os.fdopen(1, "w", errors="strict", **how)
+    sys.stderr = os.fdopen(2, "w", errors="backslashreplace", buffering=1, **how)
 
 
 def _become_program(
-    arguments: Sequence[bytes], environment: Mapping[str, str], home: Path, streams: _Streams
+    arguments: Sequence[bytes], environment: Mapping[str, str], home: Path, streams: Sequence[int]
 ) -> NoReturn:
     code = 70
     try:
@@ -106,7 +97,7 @@ def _become_program(
         os.chdir(home / "work")
         resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        streams.take()
+        _take_streams(streams)
         code = _run_to_end([os.fsdecode(argument) for argument in arguments])
     except BaseException:
         traceback.print_exc()

@@ -12,23 +12,10 @@ from tests.campaign import hostile
 from tests.campaign.lab import Lab
 
 _COMMANDS: Final[dict[str, int]] = {  # and how often
-    "generate": 30,
-    "batch": 15,
-    "chat": 8,
-    "score": 10,
-    "tokens": 8,
-    "export": 6,
-    "bench": 2,
-    "doctor": 2,
-    "models list": 2,
-    "models pull": 2,
-    "models show": 4,
-    "models rm": 3,
-    "config path": 1,
-    "config show": 3,
-    "config set": 10,
-    "config unset": 3,
-}
+    "generate": 30, "batch": 15, "chat": 8, "score": 10, "tokens": 8, "export": 6, "bench": 2,
+    "doctor": 2, "models list": 2, "models pull": 2, "models show": 4, "models rm": 3,
+    "config path": 1, "config show": 3, "config set": 10, "config unset": 3,
+}  # fmt: skip
 # More of these takes long, and that is right.
 _SMALL_NUMBERS: Final = {
     "max_new_tokens": "0 1 2 7 -1 1.5 nan x 2147483648x",
@@ -39,6 +26,9 @@ _SMALL_NUMBERS: Final = {
     "batch_size": "0 1 2 -1 x auto",
     "threads": "0 1 2 -1 1025 x 1e9",
 }
+_SETTINGS: Final = ("temperature", "stop", "model", "top-k", "greedy", "logit_bias")
+_DEVICES: Final = ("cpu", "auto", "cuda", "cuda:99", "x", "cuda:")
+_PATTERNS: Final = ("(", "a*", "[a-z]+", "(?=x)", "\\p{L}{3}", "a{9999999}", "^$")
 _FILES: Final = (
     "there.txt", "there.jsonl", "bad.json", "folder", "loop", "none", "", "-", "/dev/null", ".",
     "none/none", "x" * 300, "new\nline", "\x1b[31m", "[bold]", "schema.json", "/dev/full",
@@ -141,12 +131,8 @@ def _make_value(rng: random.Random, parameter: Any) -> str | bytes:
         "ID_OR_TEXT=X": lambda: hostile.argument(rng) + b"=" + hostile.number(rng).encode(),
         "<int>": lambda: hostile.number(rng),
         "<float>": lambda: hostile.number(rng),
-        "PATTERN": lambda: rng.choice(
-            ("(", "a*", "[a-z]+", "(?=x)", "\\p{L}{3}", "a{9999999}", "^$")
-        ),
-        "auto|cpu|cuda|cuda:N": lambda: rng.choice(
-            ("cpu", "auto", "cuda", "cuda:99", "x", "cuda:")
-        ),
+        "PATTERN": lambda: rng.choice(_PATTERNS),
+        "auto|cpu|cuda|cuda:N": lambda: rng.choice(_DEVICES),
         "NAME": lambda: rng.choice(("gpt2", "starter", "folder", "a/b", "x", ".", "gpt2x")),
     }
     if rng.random() < 0.1:
@@ -167,16 +153,7 @@ def _write_argument(lab: Lab, command: str, parameter: Any) -> list[str | bytes]
         "prompts": ("there.txt", "there.jsonl", "bad.json", "-", "folder", "none"),
         "name": ("starter", model, checkpoint, "gpt2", "folder", "none"),
         "folders": (model, "folder", "none"),
-        "key": (
-            "temperature",
-            "stop",
-            "model",
-            "top-k",
-            "greedy",
-            "json_schema",
-            "logit_bias",
-            "x",
-        ),
+        "key": (*_SETTINGS, "json_schema", "x"),
     }
     if parameter.name in choices and rng.random() < 0.85:
         return [rng.choice(choices[parameter.name])]
@@ -202,7 +179,7 @@ def _write_config(lab: Lab) -> None:
     rng = lab.rng
     folder = lab.home / "config" / "gpt2"
     folder.mkdir()
-    keys = ("temperature", "top-k", "top_k", "stop", "model", "greedy", "seed", "nothing", "a.b")
+    keys = (*_SETTINGS, "top_k", "seed", "nothing", "a.b")
     makers: tuple[Callable[[], str], ...] = (
         lambda: hostile.number(rng),
         lambda: f'"{hostile.text(rng)}"',

@@ -16,12 +16,8 @@ from tests.export.weights_files import write_weights
 from tests.model_folders import SMALL_SHAPE
 
 _MODEL_FILES: Final = (
-    "export.json",
-    "config.json",
-    "tokenizer.json",
-    "model.onnx",
-    "model.onnx.data",
-)
+    "export.json", "config.json", "tokenizer.json", "model.onnx", "model.onnx.data",
+)  # fmt: skip
 _SMALL_FILES: Final = (
     "config.json", "generation_config.json", "tokenizer.json", "vocab.json", "merges.txt",
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -31,13 +27,8 @@ _SMALL_FILES: Final = (
 def attempt(lab: Lab) -> None:
     """Damage one file of one kind, and read it by some command."""
     kinds: dict[Callable[[Lab], None], int] = {
-        _try_checkpoint: 30,
-        _try_weights: 25,
-        _try_model: 20,
-        _try_settings: 8,
-        _try_session: 8,
-        _try_schema: 8,
-        _try_state: 6,
+        **{_try_checkpoint: 30, _try_weights: 25, _try_model: 20, _try_settings: 8},
+        **{_try_session: 8, _try_schema: 8, _try_state: 6},
     }
     lab.rng.choices(list(kinds), list(kinds.values()))[0](lab)
 
@@ -137,14 +128,12 @@ def _try_model(lab: Lab) -> None:
         _correct_sizes(folder)
         lab.told.append("sizes corrected in export.json")
     command = lab.some("generate", "score", "tokens", "show", "doctor", "chat")
-    if command == "show":
-        lab.run("models", "show", "source")
-    elif command == "doctor":
-        lab.run("doctor", "--verify", "--device", "cpu", "source")
-    elif command == "generate":
-        lab.run("generate", "-m", "source", "-n", "2", "ab c")
-    else:
-        lab.run(command, "-m", "source", stdin=b"ab c\n")
+    others = {
+        "show": "models show source",
+        "doctor": "doctor --verify --device cpu source",
+        "generate": "generate -m source -n 2 ab",
+    }
+    lab.run(*others.get(command, f"{command} -m source").split(), stdin=b"ab c\n")
 
 
 def _correct_sizes(folder: Path) -> None:
@@ -181,36 +170,17 @@ def _try_settings(lab: Lab) -> None:
 
 def _try_session(lab: Lab) -> None:
     path = lab.folder / "talk.json"
-    model = str(lab.place.model)
-    lab.run(
-        "chat",
-        "-m",
-        model,
-        "-n",
-        "3",
-        "--session",
-        "talk.json",
-        stdin=b"hi\nho\n",
-        may_write=("talk.json",),
-    )
+    chat = ("chat", "-m", str(lab.place.model), "-n", "3")
+    kept = (*chat, "--session", "talk.json")
+    lab.run(*kept, stdin=b"hi\nho\n", may_write=("talk.json",))
     assert path.is_file()
     _spoil(lab, path)
     broken = _read_small(path)
     if lab.rng.random() < 0.5:
-        done = lab.run(
-            "chat",
-            "-m",
-            model,
-            "-n",
-            "3",
-            "--session",
-            "talk.json",
-            stdin=b"more\n",
-            may_write=None,
-        )
+        done = lab.run(*kept, stdin=b"more\n", may_write=None)
     else:
         script = b"/load talk.json\nmore\n/save new.json\n"
-        done = lab.run("chat", "-m", model, "-n", "3", stdin=script, may_write=("new.json",))
+        done = lab.run(*chat, stdin=script, may_write=("new.json",))
     if "talk.json" in done.err and broken is not None:
         lab.claim(path.read_bytes() == broken, "a session that could not be read was written")
 
@@ -227,17 +197,8 @@ def _try_schema(lab: Lab) -> None:
     _spoil(lab, path)
     if path.is_fifo():
         return  # it is read, as `<(…)` of a shell is, so it waits for who writes
-    lab.run(
-        "generate",
-        "-m",
-        str(lab.place.model),
-        "-n",
-        "12",
-        "--json-schema",
-        "schema.json",
-        "ab",
-        "--no-echo",
-    )
+    options = ("-n", "12", "--json-schema", "schema.json", "--no-echo")
+    lab.run("generate", "-m", str(lab.place.model), *options, "ab")
 
 
 def _try_state(lab: Lab) -> None:
@@ -247,12 +208,8 @@ def _try_state(lab: Lab) -> None:
     kept = [p for top in ("cache", "state", "hub") for p in (lab.home / top).rglob("*.json")]
     kept = [path for path in kept if path.is_file() and path.name not in _MODEL_FILES[2:]]
     _spoil(lab, lab.rng.choice(sorted(kept)))
-    chosen = lab.some("list", "doctor", "generate", "default", "rm", "show")
-    if chosen == "list":
-        lab.run("models", "list", *lab.rng.choice(((), ("--json",))))
-    elif chosen == "doctor":
-        lab.run("doctor", "--device", "cpu")
-    elif chosen in ("rm", "show"):
-        lab.run("models", chosen, "starter", *(("-y",) if chosen == "rm" else ()))
-    else:
-        lab.run("generate", *(("-m", "starter") if chosen == "generate" else ()), "-n", "1", "a")
+    commands = (
+        *("models list", "models list --json", "models rm starter -y", "models show starter"),
+        *("doctor --device cpu", "generate -m starter -n 1 a", "generate -n 1 a"),
+    )
+    lab.run(*lab.some(*commands).split())

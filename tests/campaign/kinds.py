@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -9,13 +10,15 @@ from typing import Final
 from tests.campaign import batches, chats, commands, files, signals, texts
 from tests.campaign.lab import Lab, Place, make_lab
 
-
-@dataclass(frozen=True)
-class Kind:
-    """What makes a try in a lab, and its share of all tries."""
-
-    attempt: Callable[[Lab], None]
-    share: int
+# What makes a try in a lab, and its share of all tries.
+KINDS: Final[dict[str, tuple[Callable[[Lab], None], int]]] = {
+    "commands": (commands.attempt, 30),
+    "files": (files.attempt, 30),
+    "batches": (batches.attempt, 12),
+    "chats": (chats.attempt, 12),
+    "signals": (signals.attempt, 8),
+    "texts": (texts.attempt, 8),
+}
 
 
 @dataclass(frozen=True)
@@ -28,29 +31,19 @@ class Done:
     told: list[str]
 
 
-KINDS: Final[dict[str, Kind]] = {
-    "commands": Kind(commands.attempt, 30),
-    "files": Kind(files.attempt, 30),
-    "batches": Kind(batches.attempt, 12),
-    "chats": Kind(chats.attempt, 12),
-    "signals": Kind(signals.attempt, 8),
-    "texts": Kind(texts.attempt, 8),
-}
-
-
 def make_try(job: tuple[pathlib.Path, str, int]) -> Done:
     """Make a try: what is prepared, its kind, its number."""
     root, kind, number = job
     lab = make_lab(Place(root), root / f"try-{os.getpid()}", kind, number)
     try:
-        KINDS[kind].attempt(lab)
+        KINDS[kind][0](lab)
     except Exception as error:
         lab.faults.append(f"the campaign itself: {error!r}")
     return Done(kind, number, lab.faults, lab.told)
 
 
-def load_modules() -> None:
-    """Import what takes long, before children are forked."""
+def prepare_worker() -> None:
+    """Import what takes long, before children are forked; let them hear Ctrl-C."""
     import llguidance
     import onnx
     import onnxruntime
@@ -62,3 +55,4 @@ def load_modules() -> None:
     import gpt2cli.loading  # noqa: F401
 
     assert all((llguidance, onnx, onnxruntime, prompt_toolkit, rich.console, tokenizers))
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,38 +13,21 @@ from typing import Final, NoReturn
 from tests.campaign.children import Outcome, run_child
 
 _MOST_MEMORY: Final = 900  # MB, of which the modules alone take 150
-_NEVER_SAID: Final = (
-    "Traceback",
-    "Exception ignored",
-    "panicked",
-    "Fatal Python",
-    "terminate called",
-    "Unhandled exception",
-    "Warning:",
+NEVER_SAID: Final = (
+    *("Traceback", "Exception ignored", "panicked", "Fatal Python", "terminate called"),
+    *("Unhandled exception", "Warning:"),
 )
 _ERROR: Final = "gpt2: error: "
 
 
-@dataclass
 class Place:
     """What is made once for all tries, and only copied from there."""
 
-    root: pathlib.Path
-
-    @property
-    def model(self) -> pathlib.Path:
-        """The model folder of a tiny checkpoint: 33 positions, 289 ids that decode."""
-        return self.root / "model"
-
-    @property
-    def checkpoint(self) -> pathlib.Path:
-        """The checkpoint of that model."""
-        return self.root / "checkpoint"
-
-    @property
-    def starter(self) -> pathlib.Path:
-        """The starter's model folder."""
-        return self.root / "starter"
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root = root
+        self.checkpoint = root / "checkpoint"  # a tiny one: 33 positions, 289 ids that decode
+        self.model = root / "model"  # its model folder
+        self.starter = root / "starter"  # the starter's model folder
 
 
 @dataclass
@@ -100,10 +83,8 @@ class Lab:
         self.told.append(f"  stderr: {done.err[:3000]!r}")
         self._judge(done, codes, records)
         if may_write is not None:
-            after_run = _look(self.folder)
-            other = {
-                n for n in before.keys() | after_run.keys() if before.get(n) != after_run.get(n)
-            }
+            now = _look(self.folder)
+            other = {n for n in before.keys() | now.keys() if before.get(n) != now.get(n)}
             self.claim(other <= set(may_write), f"changed {sorted(other)}")
         left = [p.name for p in self.home.rglob("*.partial")]
         killed = done.code == -signal.SIGKILL
@@ -112,10 +93,8 @@ class Lab:
 
     def environment(self) -> dict[str, str]:
         """Return the variables of a run, with folders that are its own."""
-        folders = {
-            f"XDG_{name}_HOME": str(self.home / name.lower())
-            for name in ("CACHE", "CONFIG", "STATE")
-        }
+        names = ("CACHE", "CONFIG", "STATE")
+        folders = {f"XDG_{name}_HOME": str(self.home / name.lower()) for name in names}
         return folders | {
             "HOME": str(self.home),
             "HF_HOME": str(self.home / "hub"),
@@ -132,7 +111,7 @@ class Lab:
             self.faults.append("hangs")
             return
         self.claim(done.code in codes, f"exit code {done.code}")
-        for words in _NEVER_SAID:
+        for words in NEVER_SAID:
             self.claim(words not in done.err, f"stderr has {words!r}")
         lines = done.err.splitlines()
         errors = [line for line in lines if line.startswith(_ERROR)]

@@ -3,17 +3,14 @@
 import os
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Final
 
 from tests.campaign.children import HANGS_AFTER
-from tests.campaign.lab import Lab
-from tests.campaign.terminals import run_on_terminal
+from tests.campaign.lab import NEVER_SAID, Lab
+from tests.campaign.terminals import PROGRAM, run_on_terminal
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PROGRAM: Final = Path(sys.executable).with_name("gpt2")
 
 
 def attempt(lab: Lab) -> None:
@@ -90,13 +87,12 @@ def _as_process(lab: Lab) -> None:
     close = lab.rng.random() < 0.3
     lab.told.append(f"process: gpt2 {arguments}, {drawn}, {close=}")
     with subprocess.Popen(
-        [_PROGRAM, *arguments],
+        [PROGRAM, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=lab.environment(),
         cwd=lab.folder,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdin and process.stdout and process.stderr
         process.stdin.write(stdin)
@@ -118,7 +114,7 @@ def _as_process(lab: Lab) -> None:
     lab.told += [f"  code: {code}", f"  stderr: {error!r}"]
     ends = {0, *(128 + number for _, number in drawn)}
     lab.claim(code in ends, f"exit code {code}")
-    for words in ("Traceback", "Exception ignored", "Fatal"):
+    for words in NEVER_SAID:
         lab.claim(words not in error, f"stderr has {words!r}")
     _check_files(lab, names)
 

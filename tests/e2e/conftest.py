@@ -10,6 +10,11 @@ import pytest
 
 from tests.e2e.program import Finished, Program
 
+if sys.platform == "win32":  # which has neither their shell and signals nor a pseudo-terminal
+    _EVERYWHERE = ("test_export.py", "test_input.py", "test_pipe.py")
+    _ALL = pathlib.Path(__file__).parent.glob("test_*.py")
+    collect_ignore = [path.name for path in _ALL if path.name not in _EVERYWHERE]
+
 # What would change what the program does.
 _LEAKS = ("GPT2_", "HF_", "XDG_", "LC_", "PYTHON", "ORT_", "CI")
 _COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS", "GITHUB_ACTIONS")
@@ -32,11 +37,15 @@ def fresh_program(program: Program, tmp_path: pathlib.Path) -> Program:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def ctrl_c_is_heard() -> Iterator[None]:
-    """Undo what a shell does to its background jobs: they ignore Ctrl-C, and so would ours."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def signals_are_heard() -> Iterator[None]:
+    """Undo what shells do to background jobs, and nohup: they ignore them, and so would ours."""
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def make_environment(home: pathlib.Path) -> Mapping[str, str]:

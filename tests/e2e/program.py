@@ -6,11 +6,16 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, BinaryIO, Final
+
+import pytest
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell, FIFOs and bytes as arguments")
 
 HANGS_AFTER: Final = 60.0  # seconds; far above what anything here takes
 
@@ -61,12 +66,7 @@ class Program:
     ) -> "contextlib.AbstractContextManager[subprocess.Popen[bytes]]":
         """Start a line of shell in which $GPT2 is the program."""
         variables = {**self.environment, "GPT2": str(self.path), **(environment or {})}
-        return _start(
-            ["sh", "-c", line],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            environment=variables,
-        )
+        return _start(["sh", "-c", line], environment=variables)
 
     def run_shell(self, line: str, *, environment: Mapping[str, str] | None = None) -> Finished:
         """Run a line of shell in which $GPT2 is the program."""
@@ -75,12 +75,8 @@ class Program:
 
     def run_python(self, *arguments: str | pathlib.Path) -> Finished:
         """Run the program's interpreter in its environment."""
-        with _start(
-            [self.path.parent / "python", *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            environment=self.environment,
-        ) as process:
+        python = self.path.parent / "python"
+        with _start([python, *map(str, arguments)], environment=self.environment) as process:
             return finish(process)
 
 
@@ -121,6 +117,13 @@ def open_when_read(fifo: pathlib.Path) -> BinaryIO:
             return file
 
 
+def send(process: "subprocess.Popen[bytes]", content: bytes) -> None:
+    """Write to the stdin of a running program, which stays open."""
+    assert process.stdin is not None
+    process.stdin.write(content)
+    process.stdin.flush()
+
+
 def press_ctrl_c(process: "subprocess.Popen[bytes]") -> None:
     """Do what the terminal does at Ctrl-C."""
     process.send_signal(signal.SIGINT)
@@ -130,8 +133,8 @@ def press_ctrl_c(process: "subprocess.Popen[bytes]") -> None:
 def _start(
     command: Sequence[str | bytes | pathlib.Path],
     *,
-    stdin: int,
-    stdout: int,
+    stdin: int = subprocess.DEVNULL,
+    stdout: int = subprocess.PIPE,
     environment: Mapping[str, str],
 ) -> Iterator["subprocess.Popen[bytes]"]:
     process = subprocess.Popen(

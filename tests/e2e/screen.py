@@ -1,22 +1,16 @@
 """A terminal that a test sees and types on: the program in it, and what stands on the screen."""
 
+import pathlib
 import re
-import sys
+import termios
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import pytest
-
-from tests.e2e.program import HANGS_AFTER, Finished, Program
-
-if sys.platform == "win32":
-    pytest.skip("pexpect has no pseudo-terminal on Windows", allow_module_level=True)
-
-import termios
-
 import pexpect
 import pyte
+
+from tests.e2e.program import HANGS_AFTER, Finished, Program
 
 CTRL_C: Final = "\x03"
 CTRL_D: Final = "\x04"
@@ -48,6 +42,7 @@ class Terminal:
         *arguments: str,
         environment: Mapping[str, str] | None = None,
         shell: str = "",
+        folder: pathlib.Path | None = None,
         columns: int = 80,
         lines: int = 40,
     ) -> None:
@@ -57,6 +52,7 @@ class Terminal:
             command[0],
             command[1:],
             env={**program.environment, "GPT2": str(program.path), **(environment or {})},
+            cwd=folder,
             timeout=HANGS_AFTER,
             dimensions=(lines, columns),
         )
@@ -110,7 +106,10 @@ class Terminal:
         return self.finish()
 
     def finish(self) -> int:
-        """Return the exit code when the program has ended and left the terminal as it was."""
+        """Return the exit code when the program has ended and left the terminal as it was.
+
+        What a signal has ended has its number as a negative code.
+        """
         while self.take():
             continue
         assert termios.tcgetattr(self.process.child_fd) == self._modes
@@ -119,7 +118,8 @@ class Terminal:
         self.process.close()
         assert "Traceback" not in self.raw, self.raw
         assert "WARNING" not in self.raw, self.raw
-        return int(self.process.exitstatus)
+        code, number = self.process.exitstatus, self.process.signalstatus
+        return -number if code is None else code
 
     def close(self) -> int:
         """Close the terminal under the program; return the exit code when that has ended."""

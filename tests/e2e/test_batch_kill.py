@@ -3,17 +3,13 @@
 import pathlib
 import random
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from typing import Final
 
 import pytest
 
-from tests.e2e.program import HANGS_AFTER, Finished, Program, finish, press_ctrl_c
-
-if sys.platform == "win32":
-    pytest.skip("kill, a shell and its limits", allow_module_level=True)
+from tests.e2e.program import HANGS_AFTER, Finished, Program, finish, press_ctrl_c, send
 
 _OPTIONS: Final = ("-m", "starter", "--jsonl", "--seed", "5", "--batch-size", "3", "-q")
 _RECORDS: Final = b"".join(
@@ -73,8 +69,7 @@ def batches(program: Program, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return whole
 
 
-@pytest.mark.parametrize("form", ["jsonl", "text"])
-@pytest.mark.parametrize("source", ["file", "pipe"])
+@pytest.mark.parametrize(("form", "source"), [("jsonl", "pipe"), ("text", "file")])
 def test_killed_thrice_it_ends_with_the_bytes_of_a_run_in_one_go(
     batches: dict[str, Batch], tmp_path: pathlib.Path, form: str, source: str
 ) -> None:
@@ -141,10 +136,8 @@ def test_two_that_write_the_same_file_do_not_meet(
     whole = batches["jsonl"]
     batch = Batch(whole.program, whole.file, tmp_path / "out")
     with batch.program.start(*batch.arguments, stdin=b"") as first:
-        assert first.stdin is not None
         half = _RECORDS.index(b"\n", len(_RECORDS) // 2) + 1
-        first.stdin.write(_RECORDS[:half])
-        first.stdin.flush()
+        send(first, _RECORDS[:half])
         batch.strike(first, 1)
         for options in [], ["--resume"]:
             second = batch.program.run(*batch.arguments, *options, str(batch.file))

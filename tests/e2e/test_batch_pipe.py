@@ -2,21 +2,9 @@
 
 import json
 import pathlib
-import sys
 from typing import Any, Final
 
-import pytest
-
-from tests.e2e.program import (
-    Finished,
-    Program,
-    finish,
-    press_ctrl_c,
-    read_until,
-)
-
-if sys.platform == "win32":
-    pytest.skip("a shell, FIFOs and /dev", allow_module_level=True)
+from tests.e2e.program import Finished, Program, finish, press_ctrl_c, read_until, send
 
 _BATCH: Final = ("batch", "--model", "starter", "--seed", "3", "-n", "6")
 _SHELL: Final = '"$GPT2" batch -m starter --seed 3 -n 6'
@@ -27,32 +15,17 @@ def prompts_of(out: bytes) -> list[str]:
     return [json.loads(line)["prompt"] for line in out.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def two(program: Program) -> bytes:
-    """Return the records of the prompts `a` and `b`."""
-    done = program.run(*_BATCH, "-q", stdin=b"a\nb\n")
-    assert (done.code, done.err) == (0, "")
-    return done.out
-
-
-def test_a_record_is_out_before_the_next_prompt_is_sent(program: Program, two: bytes) -> None:
-    """Its reader answers it with the next one."""
+def test_a_record_is_out_before_the_next_prompt_is_sent(program: Program) -> None:
+    """Its reader answers it with the next one; `-` is stdin by its name, and stdout."""
     with program.start(*_BATCH, "-q", stdin=b"") as process:
-        assert process.stdin is not None
-        process.stdin.write(b"a\n")
-        process.stdin.flush()
+        send(process, b"a\n")
         first = read_until(process.stdout, b"\n")
         assert prompts_of(first) == ["a"]
-        process.stdin.write(b"b\n")
-        process.stdin.flush()
+        send(process, b"b\n")
         second = read_until(process.stdout, b"\n")
         assert finish(process) == Finished(0, b"", "")
-    assert first + second == two
-
-
-def test_stdin_is_read_by_its_name_too(program: Program, two: bytes) -> None:
-    """`-` is stdin; and stdout."""
-    assert program.run(*_BATCH, "-q", "-", "-o", "-", stdin=b"a\nb").out == two
+    named = program.run(*_BATCH, "-q", "-", "-o", "-", stdin=b"a\nb")
+    assert named == Finished(0, first + second, "")
 
 
 def test_an_empty_input_gives_nothing(program: Program) -> None:
@@ -85,9 +58,7 @@ def test_ctrl_c_leaves_whole_records_and_none_that_is_interrupted(program: Progr
     ]
     lines = "".join(f"{json.dumps(record)}\n" for record in records).encode()
     with program.start(*_BATCH, "--jsonl", stdin=b"") as process:
-        assert process.stdin is not None
-        process.stdin.write(lines)
-        process.stdin.flush()
+        send(process, lines)
         begun = read_until(process.stdout, b"\n")
         press_ctrl_c(process)
         done = finish(process)
@@ -98,9 +69,7 @@ def test_ctrl_c_leaves_whole_records_and_none_that_is_interrupted(program: Progr
 def test_ctrl_c_ends_the_wait_for_a_silent_input(program: Program) -> None:
     """Here between two prompts."""
     with program.start(*_BATCH, stdin=b"") as process:
-        assert process.stdin is not None
-        process.stdin.write(b"a\n")
-        process.stdin.flush()
+        send(process, b"a\n")
         read_until(process.stdout, b"\n")
         press_ctrl_c(process)
         assert finish(process) == Finished(130, b"", "")

@@ -2,16 +2,11 @@
 
 import pathlib
 import re
-import sys
 from typing import Final
 
 import pytest
 
 from tests.e2e.program import Program
-
-if sys.platform == "win32":
-    pytest.skip("pexpect has no pseudo-terminal on Windows", allow_module_level=True)
-
 from tests.e2e.screen import Terminal, show
 
 _CONVERT: Final = "convert it, for example with `iconv -f latin1 -t UTF-8`"

@@ -2,45 +2,33 @@
 
 import json
 import pathlib
-import sys
-
-import pytest
 
 from gpt2cli.chat.conversation import read_conversation
-from tests.e2e.program import Finished, Program, finish, press_ctrl_c, read_until
+from tests.e2e.program import Finished, Program, finish, press_ctrl_c, read_until, send
 
 _CHAT = ("chat", "-m", "starter", "--seed", "5", "-n", "8")
 _LONG = ("-n", "400", "--ignore-eos")
 
-posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and shells of POSIX")
 
-
-@posix
 def test_without_any_input_it_ends_at_once(fresh_program: Program) -> None:
     """No model is looked for, none is exported (llama.cpp PR 22874)."""
     assert fresh_program.run("chat", "--json") == Finished(0, b"", "")
 
 
-@posix
 def test_a_message_is_answered_before_the_next_is_sent(program: Program) -> None:
     """Another program may talk with it; at its end of the pipe it ends."""
     with program.start(*_CHAT, "--json", stdin=b"") as process:
-        assert process.stdin is not None
         for index in range(3):
-            process.stdin.write(b"Hello\n")
-            process.stdin.flush()
+            send(process, b"Hello\n")
             record = json.loads(read_until(process.stdout, b"\n"))
             assert record["index"] == index
         assert finish(process) == Finished(0, b"", "")
 
 
-@posix
 def test_ctrl_c_ends_a_script_with_what_was_made(program: Program) -> None:
     """130; the line is finished, nothing more is said."""
     with program.start(*_CHAT, *_LONG, stdin=b"") as process:
-        assert process.stdin is not None
-        process.stdin.write(b"Hello\n" * 50)
-        process.stdin.flush()
+        send(process, b"Hello\n" * 50)
         begun = read_until(process.stdout, b" ")
         press_ctrl_c(process)
         done = finish(process)
@@ -48,15 +36,11 @@ def test_ctrl_c_ends_a_script_with_what_was_made(program: Program) -> None:
     assert (begun + done.out).endswith(b"\n")
 
 
-@posix
 def test_a_session_survives_its_process(program: Program, tmp_path: pathlib.Path) -> None:
     """Killed in its third turn it has two; the next process goes on with the third."""
     path = tmp_path / "session.json"
     with program.start(*_CHAT, "--session", str(path), stdin=b"") as process:
-        assert process.stdin is not None
-        process.stdin.write(b"One\nTwo\n/set ignore-eos on\n")
-        process.stdin.write(b"/set max-new-tokens 400\nThree\n")
-        process.stdin.flush()
+        send(process, b"One\nTwo\n/set ignore-eos on\n/set max-new-tokens 400\nThree\n")
         read_until(process.stderr, b"max-new-tokens 400\n")
         process.kill()
     assert [turn.message for turn in read_conversation(path).turns] == ["One", "Two"]
@@ -66,7 +50,6 @@ def test_a_session_survives_its_process(program: Program, tmp_path: pathlib.Path
     assert len(read_conversation(path).turns) == 3
 
 
-@posix
 def test_a_full_disk_loses_the_session_and_not_the_chat(
     program: Program, tmp_path: pathlib.Path
 ) -> None:

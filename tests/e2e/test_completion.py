@@ -5,19 +5,14 @@ import os
 import pathlib
 import shutil
 import stat
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import pexpect
 import pytest
 
 from tests.e2e.program import HANGS_AFTER, Program
-
-if sys.platform == "win32":
-    pytest.skip("pexpect has no pseudo-terminal on Windows", allow_module_level=True)
-
-import pexpect
 
 _SHELLS: Final[Mapping[str, tuple[str, ...]]] = {
     "bash": ("--noprofile", "-i"),

@@ -7,16 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from gpt2cli.chat.conversation import read_conversation
-from tests.e2e.program import Finished, Program, finish, read_until
+from tests.e2e.program import Finished, Program, finish, read_until, send
 from tests.e2e.screen import CTRL_C, CTRL_Z, ENTER, Terminal
-
-if sys.platform == "win32":
-    pytest.skip("Windows has neither these signals nor pseudo-terminals", allow_module_level=True)
 
 _ENDLESS: Final = ("--ignore-eos", "--overflow", "slide", "-n", "100000")
 _CTRL_U: Final = "\x15"
@@ -60,15 +57,6 @@ _MOMENTS: Final = {
     "bar": Moment(("batch", "-m", "starter", *_ENDLESS, "lines", "-o", "o"), _wait_for("0 rec")),
     "question": Moment(("models", "rm", "starter"), _wait_for(r"\[y/N\]")),
 }
-
-
-@pytest.fixture(autouse=True)
-def signals_are_heard() -> Any:
-    """Hear them also where the tests run under nohup."""
-    before = {name: signal.signal(getattr(signal, name), signal.SIG_DFL) for name in _CODES}
-    yield
-    for name, handler in before.items():
-        signal.signal(getattr(signal, name), handler)
 
 
 @pytest.fixture
@@ -122,8 +110,11 @@ def test_a_terminal_that_is_closed_in_a_reply_leaves_it_to_the_session(
     begin: Callable[..., Terminal], tmp_path: pathlib.Path
 ) -> None:
     """The message and what was made of the reply; here SIGHUP is ignored, as by nohup."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    assert begin("reply", "--session", "s.json").close() == 1
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert begin("reply", "--session", "s.json").close() == 1
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
     [turn] = read_conversation(tmp_path / "s.json").turns
     assert turn.message == "Tell me."
@@ -161,9 +152,7 @@ def test_impatience_changes_nothing(program: Program, name: str, code: int) -> N
     """Signals that come while the first one ends the program are not heard, to its last moment."""
     arguments = ("batch", "-m", "starter", "-q", "-", "--format", "text")
     with program.start(*arguments, stdin=b"") as process:
-        assert process.stdin is not None
-        process.stdin.write(b"a\n")
-        process.stdin.flush()
+        send(process, b"a\n")
         read_until(process.stdout, b"\n")
         while process.poll() is None:
             process.send_signal(getattr(signal, name))

@@ -8,7 +8,6 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -22,9 +21,6 @@ from tests.e2e.program import (
     press_ctrl_c,
     read_until,
 )
-
-if sys.platform == "win32":
-    pytest.skip("a process cannot be sent Ctrl-C on Windows", allow_module_level=True)
 
 _LONG: Final = (
     *("generate", "--model", "starter", "--seed", "5", "--ignore-eos", "--quiet"),
@@ -126,51 +122,34 @@ def test_a_result_file_has_what_was_made(program: Program, tmp_path: pathlib.Pat
     assert list(tmp_path.iterdir()) == [file]
 
 
-@pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def ending(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
-    """Return a signal that tells to end, heard also where the tests run under nohup."""
-    before = signal.signal(request.param, signal.SIG_DFL)
-    yield request.param
-    signal.signal(request.param, before)
-
-
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
 def test_who_is_told_to_end_leaves_nothing_half_written_either(
     program: Program, tmp_path: pathlib.Path, ending: signal.Signals
 ) -> None:
     """As by `timeout`, systemd, or a terminal that is closed."""
-    file = tmp_path / "out.txt"
-    with program.start(*_ENDLESS, "-o", str(file)) as process:
+    with program.start(*_ENDLESS, "-o", str(tmp_path / "out.txt")) as process:
         wait_for_bytes(tmp_path, 1)
         process.send_signal(ending)
         assert finish(process) == Finished(128 + ending, b"", "")
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "signals", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGINT, signal.SIGINT]]
+)
 def test_who_is_told_to_end_does_not_wait_for_a_reader(
-    program: Program, ending: signal.Signals
+    program: Program, signals: list[signal.Signals]
 ) -> None:
-    """What a full pipe does not take is lost."""
+    """What a full pipe does not take is lost; the first Ctrl-C waits, the second for nobody."""
     reader, writer = os.pipe()
     arguments = (*_LONG, "--samples", "1000", "--separator", "-" * 1000, "-n", "1")
     with program.start(*arguments, stdout=writer) as process:
         os.close(writer)
         wait_until_stuck(reader)
-        process.send_signal(ending)
-        assert finish(process) == Finished(128 + ending, b"", "")
-    os.close(reader)
-
-
-def test_the_second_one_ends_a_program_that_cannot_write(program: Program) -> None:
-    """The first waits for a reader who does not come; the second waits for nobody."""
-    reader, writer = os.pipe()
-    arguments = (*_LONG, "--samples", "1000", "--separator", "-" * 1000, "-n", "1")
-    with program.start(*arguments, stdout=writer) as process:
-        os.close(writer)
-        wait_until_stuck(reader)
-        press_ctrl_c(process)
-        time.sleep(0.1)  # two that come at once are one
-        press_ctrl_c(process)
-        assert finish(process) == Finished(130, b"", "")
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.1)  # two that come at once are one
+        assert finish(process) == Finished(128 + signals[0], b"", "")
     os.close(reader)
 
 

@@ -30,15 +30,12 @@ def test_the_prompt_alone_stands_in_bold(program: Program, completion: str) -> N
 
 
 def test_what_would_control_the_terminal_is_visible(program: Program) -> None:
-    """ESC, a C1 control, a carriage return and a bidi override; tab and newline do their work."""
-    done = show(program, *_STARTER, "-q", "-n", "0", "a\x1b[31m\x9b1m\rb\u202ec\t\nd")
-    assert done.err == f"{_BOLD}a␛[31m<U+009B>1m␍b<U+202E>c\t\nd{_PLAIN}\n"
+    """ESC, a C1 control, a carriage return and a bidi override; tab and newline do their work.
 
-
-def test_markup_is_shown_as_it_is(program: Program) -> None:
-    """Nothing takes the user's text for markup: not the result, not an error that quotes it."""
-    done = show(program, *_STARTER, "-q", "-n", "0", "[/red] [bold]x")
-    assert done.err == f"{_BOLD}[/red] [bold]x{_PLAIN}\n"
+    Nothing takes the user's text for markup: not the result, not an error that quotes it.
+    """
+    done = show(program, *_STARTER, "-q", "-n", "0", "[/red]a\x1b[31m\x9b1m\rb\u202ec\t\nd")
+    assert done.err == f"{_BOLD}[/red]a␛[31m<U+009B>1m␍b<U+202E>c\t\nd{_PLAIN}\n"
     failed = show(program, "generate", "--model", "[/red] [bold]x", "x")
     assert "model '[/red] [bold]x'" in failed.err
     assert failed.code == 1

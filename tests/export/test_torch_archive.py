@@ -69,7 +69,7 @@ def test_a_pickle_too_large_for_a_table_is_refused_unread(tmp_path: pathlib.Path
         (0, 20, struct.pack("<II", 400, 400), "its record data.pkl is damaged: "),
         (1, 42, bytes(4), "it is damaged: File name in directory"),  # offset of its header
         (1, 42, struct.pack("<I", 2**31), "its record archive/data/key has no header"),
-        (1, 42, struct.pack("<I", _SECOND + 1), "its record archive/data/key has no header"),
+        (1, 42, struct.pack("<I", _SECOND + 1), "it is damaged: Bad magic number"),
         (1, 46, b"archive/data.pkl", "it has 2 records of the name archive/data.pkl"),
     ],
 )

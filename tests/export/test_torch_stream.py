@@ -20,7 +20,6 @@ from tests.export.torch_files import (
     rebuild,
     refuse_file,
     sizes,
-    storage,
     stream,
     table,
     text,
