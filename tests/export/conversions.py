@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.checkpoints import CheckpointShape
@@ -14,12 +15,19 @@ CHECKING: Final = "checking the graph against the NumPy reference"
 STAGES: Final = (READING, WRITING, CHECKING)
 
 MODEL_FILES: Final = {
-    "config.json",
-    "export.json",
-    "model.onnx",
-    "model.onnx.data",
-    "tokenizer.json",
+    *("config.json", "export.json", "model.onnx", "model.onnx.data", "tokenizer.json")
 }
+
+
+def lay(folder: pathlib.Path, tree: Mapping[str, bytes | pathlib.Path | None]) -> None:
+    """Put folders (None), files and links (the path they lead to) into a folder, by their names."""
+    for name, content in tree.items():
+        if content is None:
+            (folder / name).mkdir(parents=True)
+        elif isinstance(content, bytes):
+            (folder / name).write_bytes(content)
+        else:
+            (folder / name).symlink_to(content)
 
 
 def list_tree(folder: pathlib.Path) -> dict[str, bytes | None]:

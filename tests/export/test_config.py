@@ -1,8 +1,10 @@
 """config.json and generation_config.json: what is read, what is refused, and by which words."""
 
+import itertools
 import json
 import pathlib
 import tracemalloc
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
@@ -32,44 +34,36 @@ def faults_of(folder: pathlib.Path, **changes: object) -> tuple[str, ...]:
     return caught.value.faults
 
 
+# Hugging Face's defaults.
+_DEFAULTS: Final[dict[str, Any]] = {
+    "activation": "gelu_tanh",
+    "layer_norm_epsilon": 1e-5,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "tie_word_embeddings": True,
+}
+
+
 def test_the_smallest_config_gets_the_defaults_of_gpt2(tmp_path: pathlib.Path) -> None:
-    """Defaults are those of Hugging Face's GPT2Config; ids that no file names stay unknown."""
-    assert read_fields(tmp_path) == GPT2Config(
-        n_layer=3,
-        n_head=2,
-        n_embd=8,
-        n_positions=16,
-        vocab_size=50,
-        n_inner=32,
-        activation="gelu_tanh",
-        layer_norm_epsilon=1e-5,
-        scale_attn_weights=True,
-        scale_attn_by_inverse_layer_idx=False,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_ids=(),
-    )
+    """Those of Hugging Face's GPT2Config; ids that no file names stay unknown."""
+    fields = {**FIELDS, **_DEFAULTS}
+    expected = GPT2Config(**fields, n_inner=32, bos_token_id=None, eos_token_ids=())
+    assert read_fields(tmp_path) == expected
 
 
 def test_every_field_is_read(tmp_path: pathlib.Path) -> None:
     """Each field that is not at its default arrives."""
-    config = read_fields(
-        tmp_path,
-        n_inner=12,
-        activation_function="relu",
-        layer_norm_epsilon=0.001,
-        scale_attn_weights=False,
-        scale_attn_by_inverse_layer_idx=True,
-        tie_word_embeddings=False,
-        reorder_and_upcast_attn=True,
-        bos_token_id=0,
-        eos_token_id=49,
-    )
-    assert (config.n_inner, config.activation, config.layer_norm_epsilon) == (12, "relu", 0.001)
-    assert not config.scale_attn_weights
-    assert config.scale_attn_by_inverse_layer_idx
-    assert not config.tie_word_embeddings
-    assert (config.bos_token_id, config.eos_token_ids) == (0, (49,))
+    read: dict[str, Any] = {
+        "n_inner": 12,
+        "layer_norm_epsilon": 0.001,
+        "scale_attn_weights": False,
+        "scale_attn_by_inverse_layer_idx": True,
+        "tie_word_embeddings": False,
+        "bos_token_id": 0,
+    }
+    others = {"activation_function": "relu", "reorder_and_upcast_attn": True, "eos_token_id": 49}
+    expected = GPT2Config(**{**FIELDS, **read, "activation": "relu", "eos_token_ids": (49,)})
+    assert read_fields(tmp_path, **read, **others) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,68 +119,51 @@ def test_what_is_not_implemented_is_refused_by_name(
     assert json.dumps(value) in fault
 
 
-@pytest.mark.parametrize("value", [0, -1, 2**31, 10**300, 1.0, 2.5, "8", True, None, [], {}])
-@pytest.mark.parametrize("name", [*sorted(FIELDS), "n_inner"])
-def test_a_size_that_is_no_positive_integer_is_a_fault(
-    tmp_path: pathlib.Path, name: str, value: object
-) -> None:
+@pytest.mark.parametrize("name", [*FIELDS, "n_inner"])
+def test_a_size_that_is_no_positive_integer_is_a_fault(tmp_path: pathlib.Path, name: str) -> None:
     """One fault each, shown short; only n_inner may be null."""
-    if (name, value) == ("n_inner", None):
-        assert read_fields(tmp_path, n_inner=None).n_inner == 32
-        return
-    [fault] = faults_of(tmp_path, **{name: value})
-    assert fault.startswith(f"config field {name}: expected an integer from 1 to ")
-    assert len(fault) < 200
+    wrong = [0, -1, 2**31, 10**300, 1.0, 2.5, "8", True, [], {}]
+    for value in [*wrong, *([None] if name != "n_inner" else [])]:
+        [fault] = faults_of(tmp_path, **{name: value})
+        assert fault.startswith(f"config field {name}: expected an integer from 1 to "), value
+        assert len(fault) < 200
+    assert read_fields(tmp_path, n_inner=None).n_inner == 32
 
 
-@pytest.mark.parametrize("value", [0, 1, -1e-5, True, False, "1e-5", None, [1e-5]])
-def test_an_epsilon_outside_0_and_1_is_a_fault(tmp_path: pathlib.Path, value: object) -> None:
-    """As are other kinds of values."""
-    [fault] = faults_of(tmp_path, layer_norm_epsilon=value)
-    assert fault.startswith("config field layer_norm_epsilon")
+_FLAGS: Final = (
+    *("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "tie_word_embeddings"),
+    "reorder_and_upcast_attn",
+)
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("names", "values", "expected"),
     [
-        "scale_attn_weights",
-        "scale_attn_by_inverse_layer_idx",
-        "tie_word_embeddings",
-        "reorder_and_upcast_attn",
+        (_FLAGS, [0, 1, "true", None], "true or false"),
+        (["layer_norm_epsilon"], [0, 1, -1e-5, True, False, "1e-5", None, [1e-5]], ""),
+        (["eos_token_id", "bos_token_id"], [True, 1.0, "9", [9, None], [[9]], {}], "token ids, "),
     ],
+    ids=["flags", "epsilon", "token ids"],
 )
-@pytest.mark.parametrize("value", [0, 1, "true", None])
-def test_a_flag_that_is_no_boolean_is_a_fault(
-    tmp_path: pathlib.Path, name: str, value: object
+def test_a_value_of_another_kind_or_beyond_its_range_is_a_fault(
+    tmp_path: pathlib.Path, names: Sequence[str], values: Sequence[object], expected: str
 ) -> None:
-    """0, 1, text and null are not true or false."""
-    [fault] = faults_of(tmp_path, **{name: value})
-    assert fault.startswith(f"config field {name}: expected true or false")
+    """No flag is 0, 1 or null, an epsilon lies between 0 and 1, an id is no list in a list."""
+    for name, value in itertools.product(names, values):
+        [fault] = faults_of(tmp_path, **{name: value})
+        assert fault.startswith(f"config field {name}: expected {expected}"), value
 
 
 def test_all_faults_are_told_at_once(tmp_path: pathlib.Path) -> None:
     """Seven wrong fields are seven faults of one error."""
-    faults = faults_of(
-        tmp_path,
-        model_type="bert",
-        n_layer=0,
-        n_head=3,  # which 8 is not a multiple of
-        activation_function="mish",
-        tie_word_embeddings="no",
-        eos_token_id="</s>",
-        auto_map=["x"],
-    )
-    named = (
-        "model_type",
-        "n_layer",
-        "n_head",
-        "activation",
-        "tie_word_embeddings",
-        "eos_token_id",
-        "auto_map",
-    )
-    assert len(faults) == len(named)
-    assert all(any(name in fault for fault in faults) for name in named)
+    wrong = {
+        **{"model_type": "bert", "n_layer": 0, "n_head": 3},  # of which 8 is no multiple
+        **{"activation_function": "mish", "tie_word_embeddings": "no", "eos_token_id": "</s>"},
+        "auto_map": ["x"],
+    }
+    faults = faults_of(tmp_path, **wrong)
+    assert len(faults) == len(wrong)
+    assert all(any(name in fault for fault in faults) for name in wrong)
 
 
 def test_a_huge_number_of_layers_costs_no_memory(tmp_path: pathlib.Path) -> None:
@@ -240,16 +217,6 @@ def test_a_file_that_names_no_id_of_the_vocabulary_leaves_it_to_the_next(
     assert (config.eos_token_ids, config.bos_token_id) == ((3, 49), 8)
 
 
-@pytest.mark.parametrize("value", [True, 1.0, "9", [9, None], [[9]], {}])
-@pytest.mark.parametrize("name", ["eos_token_id", "bos_token_id"])
-def test_an_id_that_is_no_integer_is_a_fault(
-    tmp_path: pathlib.Path, name: str, value: object
-) -> None:
-    """Boolean, fraction, text, null or a list in a list, an object."""
-    [fault] = faults_of(tmp_path, **{name: value})
-    assert fault.startswith(f"config field {name}: expected token ids, found ")
-
-
 # Files.
 
 
@@ -265,37 +232,19 @@ def test_faults_of_both_files_are_told_at_once(tmp_path: pathlib.Path) -> None:
 
 # What openai-community/gpt2 and every checkpoint that was converted in its time have in common.
 _COMMON: Final = {
-    "activation_function": "gelu_new",
-    "architectures": ["GPT2LMHeadModel"],
-    "attn_pdrop": 0.1,
-    "bos_token_id": 50256,
-    "embd_pdrop": 0.1,
-    "eos_token_id": 50256,
-    "initializer_range": 0.02,
-    "layer_norm_epsilon": 1e-05,
-    "model_type": "gpt2",
-    "n_ctx": 1024,
-    "n_positions": 1024,
-    "resid_pdrop": 0.1,
-    "summary_activation": None,
-    "summary_type": "cls_index",
-    "summary_use_proj": True,
+    **{"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"]},
+    **{"attn_pdrop": 0.1, "embd_pdrop": 0.1, "resid_pdrop": 0.1, "initializer_range": 0.02},
+    **{"bos_token_id": 50256, "eos_token_id": 50256, "vocab_size": 50257, "model_type": "gpt2"},
+    **{"n_ctx": 1024, "n_positions": 1024, "layer_norm_epsilon": 1e-05},
+    **{"summary_activation": None, "summary_type": "cls_index", "summary_use_proj": True},
     "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}},
-    "vocab_size": 50257,
 }
 # As transformers 4 writes them.
 _FINE_TUNED: Final = {
-    "_name_or_path": "gpt2",
-    "add_cross_attention": False,
-    "gradient_checkpointing": False,
-    "n_inner": None,
-    "pruned_heads": {},
-    "quantization_config": None,
-    "reorder_and_upcast_attn": False,
+    **{"_name_or_path": "gpt2", "torch_dtype": "float32", "use_cache": True, "n_inner": None},
+    **{"add_cross_attention": False, "gradient_checkpointing": False, "pruned_heads": {}},
+    **{"quantization_config": None, "reorder_and_upcast_attn": False, "scale_attn_weights": True},
     "scale_attn_by_inverse_layer_idx": False,
-    "scale_attn_weights": True,
-    "torch_dtype": "float32",
-    "use_cache": True,
 }
 
 
@@ -316,17 +265,8 @@ def test_a_published_config_is_accepted_and_read(
 ) -> None:
     """Its sizes arrive, and whatever else it holds changes nothing."""
     named: dict[str, Any] = dict(zip(("n_layer", "n_head", "n_embd"), sizes, strict=True))
+    named |= {"n_positions": 1024, "vocab_size": 50257}
     write_json(tmp_path / "config.json", _COMMON | named | fields)
-    assert read_config(tmp_path) == GPT2Config(
-        **named,
-        n_positions=1024,
-        vocab_size=50257,
-        n_inner=4 * sizes[2],
-        activation="gelu_tanh",
-        layer_norm_epsilon=1e-5,
-        scale_attn_weights=True,
-        scale_attn_by_inverse_layer_idx=False,
-        tie_word_embeddings=True,
-        bos_token_id=50256,
-        eos_token_ids=(50256,),
-    )
+    ids: dict[str, Any] = {"bos_token_id": 50256, "eos_token_ids": (50256,)}
+    expected = GPT2Config(**named, **_DEFAULTS, **ids, n_inner=4 * sizes[2])
+    assert read_config(tmp_path) == expected

@@ -2,14 +2,22 @@
 
 import pathlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any, Final
 
 import pytest
 
 from export.convert import convert
 from export.errors import CheckpointError, OutputError
 from tests.checkpoints import make_tensors, write_checkpoint, write_safetensors
-from tests.export.conversions import CHECKING, MODEL_FILES, SMALLEST_SHAPE, list_tree, read_manifest
+from tests.export.conversions import (
+    CHECKING,
+    MODEL_FILES,
+    SMALLEST_SHAPE,
+    lay,
+    list_tree,
+    read_manifest,
+)
 from tests.model_folders import ModelFolders
 
 
@@ -36,56 +44,27 @@ def test_a_source_that_is_no_folder_is_a_checkpoint_error(
         convert(tmp_path / name, tmp_path / "out")
 
 
-def _place_file(out: pathlib.Path) -> None:
-    out.write_text("mine")
-
-
-def _place_folder(out: pathlib.Path) -> None:
-    out.mkdir()
-    (out / "thesis.txt").write_text("mine")
-
-
-def _place_checkpoint(out: pathlib.Path) -> None:
-    write_checkpoint(out, SMALLEST_SHAPE)
-
-
-def _place_model_with_more(out: pathlib.Path) -> None:
-    out.mkdir()
-    (out / "export.json").write_text("{}")
-    (out / "thesis.txt").write_text("mine")
-
-
-def _place_link_to_model(out: pathlib.Path) -> None:
-    target = out.with_name("target")
-    target.mkdir()
-    (target / "export.json").write_text("{}")
-    out.symlink_to(target)
-
-
-def _place_dangling_link(out: pathlib.Path) -> None:
-    out.symlink_to("nowhere")
+_WORK: Final = {"out": None, "out/thesis.txt": b"mine"}
 
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize(
-    "place",
+    "tree",
     [
-        _place_file,
-        _place_folder,
-        _place_checkpoint,
-        _place_model_with_more,
-        _place_link_to_model,
-        _place_dangling_link,
+        {"out": b"mine"},
+        _WORK,
+        {"out": None, "out/config.json": b"{}", "out/model.safetensors": b""},
+        {**_WORK, "out/export.json": b"{}"},
+        {"target": None, "target/export.json": b"{}", "out": pathlib.Path("target")},
+        {"out": pathlib.Path("nowhere")},
     ],
+    ids=["file", "folder", "checkpoint", "model with more", "link to a model", "dangling link"],
 )
 def test_what_is_no_model_folder_is_never_replaced(
-    checkpoint: pathlib.Path,
-    tmp_path: pathlib.Path,
-    place: Callable[[pathlib.Path], None],
-    force: bool,
+    checkpoint: pathlib.Path, tmp_path: pathlib.Path, tree: Mapping[str, Any], force: bool
 ) -> None:
     """Not even with force; it is told before any work, and nothing is touched."""
-    place(tmp_path / "out")
+    lay(tmp_path, tree)
     before = list_tree(tmp_path)
     with pytest.raises(OutputError, match="choose another name"):
         convert(checkpoint, tmp_path / "out", force=force, report=pytest.fail)
@@ -125,36 +104,28 @@ def test_a_folder_that_appears_meanwhile_is_not_replaced(
 
     def place_at_the_check(stage: str) -> None:
         if stage == CHECKING:
-            _place_folder(out)
+            lay(tmp_path, _WORK)
 
     with pytest.raises(OutputError, match="choose another name"):
         convert(checkpoint, out, force=True, report=place_at_the_check)
-    assert list_tree(tmp_path) == {"out": None, "out/thesis.txt": b"mine"}
+    assert list_tree(tmp_path) == _WORK
 
 
-_FOLDER = pathlib.Path("checkpoint")
+_FAULTS: Final = [f"fault {number}" for number in range(20)]
 
 
-def test_the_text_names_the_folder_and_joins_the_faults() -> None:
-    """Folder first, then each fault."""
-    assert str(CheckpointError(_FOLDER, ["a is missing", "b is"])) == (
-        "checkpoint: a is missing; b is"
-    )
-
-
-def test_of_many_faults_the_first_are_shown_and_all_are_kept() -> None:
-    """Eight of twenty in the text, twenty in `faults`."""
-    error = CheckpointError(_FOLDER, [f"fault {number}" for number in range(20)])
-    assert str(error).endswith("; fault 7; and 12 more faults")
-    assert len(error.faults) == 20
-
-
-def test_a_name_out_of_a_file_cannot_reach_the_terminal_raw() -> None:
-    """Newlines, escape sequences and lone surrogates are made visible."""
-    error = CheckpointError(_FOLDER, ["a\nb\x1b[31m\ud800 is not a GPT-2 weight"])
-    assert str(error) == "checkpoint: a\\nb\\x1b[31m\\ud800 is not a GPT-2 weight"
-
-
-def test_a_long_fault_is_cut() -> None:
-    """A name of a megabyte does not fill the screen."""
-    assert len(str(CheckpointError(_FOLDER, ["x" * 1_000_000]))) < 400
+@pytest.mark.parametrize(
+    ("faults", "text"),
+    [
+        (["a is missing", "b is"], "a is missing; b is"),
+        (_FAULTS, f"{'; '.join(_FAULTS[:8])}; and 12 more faults"),
+        (["a\nb\x1b[31m\ud800 is none"], "a\\nb\\x1b[31m\\ud800 is none"),
+        (["x" * 1_000_000], f"{'x' * 300}…"),
+    ],
+    ids=["two", "many", "unprintable", "long"],
+)
+def test_faults_are_one_printable_line_that_fits_on_a_screen(faults: list[str], text: str) -> None:
+    """After the folder; of many the first ones, and all are kept."""
+    error = CheckpointError(pathlib.Path("checkpoint"), faults)
+    assert str(error) == f"checkpoint: {text}"
+    assert len(error.faults) == len(faults)

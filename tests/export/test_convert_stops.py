@@ -19,12 +19,7 @@ from export import whole
 from export.convert import convert
 from export.errors import CheckError, CheckpointError, OutputError
 from tests.checkpoints import write_checkpoint
-from tests.export.conversions import (
-    CHECKING,
-    SMALLEST_SHAPE,
-    STAGES,
-    list_tree,
-)
+from tests.export.conversions import CHECKING, SMALLEST_SHAPE, STAGES, list_tree
 from tests.model_folders import ModelFolders
 
 

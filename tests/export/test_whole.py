@@ -15,7 +15,7 @@ import pytest
 
 from export import whole
 from export.whole import put_back, remove_leftovers, replacing, replacing_folder
-from tests.export.conversions import list_tree
+from tests.export.conversions import lay, list_tree
 from tests.killing import killed_everywhere
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="names by /proc")
@@ -39,15 +39,10 @@ def write_folder(path: pathlib.Path) -> None:
         (partial / "c").write_bytes(b"new")
 
 
-def lay(folder: pathlib.Path, content: dict[str, bytes | None]) -> None:
+def lay_anew(folder: pathlib.Path, content: dict[str, bytes | None]) -> None:
     """Make a folder that has this and nothing else in it."""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    for name, data in content.items():
-        if data is None:
-            (folder / name).mkdir()
-        else:
-            (folder / name).write_bytes(data)
+    lay(folder, {"": None, **content})
 
 
 def visible(folder: pathlib.Path) -> dict[str, bytes | None]:
@@ -61,11 +56,11 @@ def test_an_exception_as_something_is_made_leaves_nothing_beside_it(
     tmp_path: pathlib.Path, write: Callable[[pathlib.Path], None]
 ) -> None:
     """As a signal raises it, in the moment in which a file or folder is there."""
-    lay(tmp_path / "w", {})
+    lay_anew(tmp_path / "w", {})
     count = 0
     while raises_after(count, lambda: write(tmp_path / "w" / "out")):
         assert list_tree(tmp_path / "w").keys() <= NEW.keys(), count
-        lay(tmp_path / "w", {})
+        lay_anew(tmp_path / "w", {})
         count += 1
     assert count > 0
 
@@ -111,7 +106,7 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_and_the_next_run_cleans(
 ) -> None:
     """Never a part of one, never neither, and nothing beside it once the next one has run."""
     out = tmp_path / "in" / "out"
-    for _ in killed_everywhere(lambda: lay(out.parent, old), lambda: write(out)):
+    for _ in killed_everywhere(lambda: lay_anew(out.parent, old), lambda: write(out)):
         assert visible(out.parent) in (old, new)
         write(out)
         assert list_tree(out.parent) == new
@@ -125,7 +120,7 @@ def test_where_names_cannot_be_exchanged_the_next_use_puts_the_old_one_back(
     monkeypatch.setattr("export.whole._exchange", lambda one, other: False)
     out = tmp_path / "in" / "out"
     gone = 0
-    for _ in killed_everywhere(lambda: lay(out.parent, OLD), lambda: write_folder(out)):
+    for _ in killed_everywhere(lambda: lay_anew(out.parent, OLD), lambda: write_folder(out)):
         missing = not out.exists()
         gone += missing
         assert put_back(out) == missing
@@ -231,28 +226,18 @@ def test_what_takes_a_name_is_on_disk_before_and_the_name_after(
     """So a power cut at any moment leaves the old or the new."""
     folder = tmp_path / "in"
     folder.mkdir()
+    (folder / "part").write_bytes(b"x")
+    whole.give_name(folder / "part", folder / "loaded")  # as a file that was downloaded
+    assert steps == ["sync part", "rename part loaded", "sync in"]
+    steps.clear()
     write_file(folder / "out")
     assert steps == ["sync .out.X.partial", "rename .out.X.partial out", "sync in"]
     (folder / "out").unlink()
-    steps.clear()
-    write_folder(folder / "out")
-    assert sorted(steps[:2]) == ["sync a", "sync c"]
-    assert steps[2:] == ["sync .out.X.partial", "rename .out.X.partial out", "sync in"]
-    steps.clear()
-    write_folder(folder / "out")
-    assert steps[2:] == ["sync .out.X.partial", "exchange .out.X.partial out", "sync in"]
-
-
-@linux
-def test_a_file_that_others_wrote_is_on_disk_before_it_is_renamed(
-    tmp_path: pathlib.Path, steps: list[str]
-) -> None:
-    """As one that was downloaded, whose name is taken for its content."""
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (folder / "part").write_bytes(b"x")
-    whole.give_name(folder / "part", folder / "out")
-    assert steps == ["sync part", "rename part out", "sync in"]
+    for kind in ("rename", "exchange"):
+        steps.clear()
+        write_folder(folder / "out")
+        assert sorted(steps[:2]) == ["sync a", "sync c"]
+        assert steps[2:] == ["sync .out.X.partial", f"{kind} .out.X.partial out", "sync in"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, GeneratorExit])
@@ -272,30 +257,22 @@ def test_after_an_exception_all_is_as_it_was(
 
 @posix
 @pytest.mark.parametrize("umask", [0o022, 0o077])
-def test_a_new_file_has_the_mode_that_the_user_wants(tmp_path: pathlib.Path, umask: int) -> None:
-    """Not the private one of a temporary file; the process's mask stays."""
+@pytest.mark.parametrize("old", [None, 0o600, 0o640, 0o666])
+def test_a_file_has_the_mode_that_the_user_wants(
+    tmp_path: pathlib.Path, umask: int, old: int | None
+) -> None:
+    """That of the file it replaces; a new one not that of a temporary file. The mask stays."""
+    path = tmp_path / "out"
+    if old is not None:
+        path.touch()
+        path.chmod(old)
     before = os.umask(umask)
     try:
-        with replacing(tmp_path / "out"):
-            pass
+        write_file(path)
     finally:
         after = os.umask(before)
-
     assert after == umask
-    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o666 & ~umask
-
-
-@posix
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
-def test_a_file_that_is_replaced_gives_its_mode(tmp_path: pathlib.Path, mode: int) -> None:
-    """Private stays private."""
-    path = tmp_path / "out"
-    path.touch()
-    path.chmod(mode)
-    with replacing(path):
-        pass
-
-    assert path.stat().st_mode & 0o777 == mode
+    assert path.stat().st_mode & 0o777 == (0o666 & ~umask if old is None else old)
 
 
 def test_a_file_that_is_protected_stays(
