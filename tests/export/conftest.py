@@ -1,7 +1,8 @@
 """Fixtures of the tests of `export`: the stored cases, and small checkpoints."""
 
 import pathlib
-from typing import Final
+from collections.abc import Collection
+from typing import Any, Final
 
 import pytest
 
@@ -9,7 +10,7 @@ from export.manifest import CPU_MODEL_FILE, MODEL_FILE
 from tests.export.conversions import SMALLEST_SHAPE
 from tests.export.graph_session import PreparedCase
 from tests.model_folders import ModelFolders
-from tests.vectors.cases import CASES, LogitsCase
+from tests.vectors.cases import CASES
 
 # Heads of some cases have a size that GroupQueryAttention refuses; these have one graph.
 _CASES_AND_GRAPHS: Final = [(case, MODEL_FILE) for case in CASES] + [
@@ -18,32 +19,21 @@ _CASES_AND_GRAPHS: Final = [(case, MODEL_FILE) for case in CASES] + [
 _FEW: Final = ("head16-layers4-vocab50257", "head64-layers3-vocab4096", "untied")
 
 
-@pytest.fixture(
-    scope="session", params=_CASES_AND_GRAPHS, ids=lambda pair: f"{pair[0].name}-{pair[1]}"
-)
-def prepared(request: pytest.FixtureRequest, model_folders: ModelFolders) -> PreparedCase:
-    """Give every stored case in turn, by each graph that it has."""
-    case: LogitsCase
-    case, graph_name = request.param
-    return PreparedCase(case, model_folders, graph_name=graph_name)
+def _give(names: Collection[str]) -> Any:
+    """Return a fixture that gives these cases in turn, by each graph that they have."""
+
+    def give(request: pytest.FixtureRequest, model_folders: ModelFolders) -> PreparedCase:
+        case, graph_name = request.param
+        return PreparedCase(case, model_folders, graph_name=graph_name)
+
+    pairs = [pair for pair in _CASES_AND_GRAPHS if pair[0].name in names]
+    ids = [f"{case.name}-{graph_name}" for case, graph_name in pairs]
+    return pytest.fixture(scope="session", params=pairs, ids=ids)(give)
 
 
-@pytest.fixture(
-    scope="session",
-    params=[pair for pair in _CASES_AND_GRAPHS if pair[0].name in _FEW],
-    ids=lambda pair: f"{pair[0].name}-{pair[1]}",
-)
-def few(request: pytest.FixtureRequest, model_folders: ModelFolders) -> PreparedCase:
-    """Give three of them, for what depends on the shape alone: heads of 16, 32 and 64."""
-    case, graph_name = request.param
-    return PreparedCase(case, model_folders, graph_name=graph_name)
-
-
-@pytest.fixture(scope="session", params=[MODEL_FILE, CPU_MODEL_FILE])
-def small(request: pytest.FixtureRequest, model_folders: ModelFolders) -> PreparedCase:
-    """Give one small case by both graphs: two layers, two heads, 24 positions."""
-    case = next(case for case in CASES if case.name == "small")
-    return PreparedCase(case, model_folders, graph_name=request.param)
+prepared = _give([case.name for case in CASES])
+few = _give(_FEW)  # for what depends on the shape alone: heads of 16, 32 and 64
+small = _give(["small"])  # two layers, two heads, 24 positions
 
 
 @pytest.fixture(scope="session")

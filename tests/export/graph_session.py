@@ -4,6 +4,7 @@ The cache is updated in place, as the engine has it; check.py passes it in and o
 """
 
 import functools
+import itertools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -85,6 +86,12 @@ class GraphSession:
         _bind(binding.bind_output, "logits", logits)
         self.session.run_with_iobinding(binding)
         return logits
+
+    def run_text(self, ids: Sequence[int], cuts: Sequence[int] = ()) -> FloatArray:
+        """Run one row in pieces that end at `cuts` -> logits [S, V]."""
+        cache = self.make_cache(rows=1, capacity=len(ids))
+        edges = itertools.pairwise([0, *cuts, len(ids)])
+        return np.concatenate([self.run([ids[a:b]], [a], cache)[0] for a, b in edges])
 
 
 def _bind(bind: Callable[..., None], name: str, array: npt.NDArray[Any]) -> None:

@@ -20,8 +20,6 @@ from export.weights import expected_weights
 from tests.checkpoints import CheckpointShape
 from tests.export.graph_session import (
     TOLERANCE,
-    FloatArray,
-    GraphSession,
     PreparedCase,
     difference,
     take_row,
@@ -29,33 +27,25 @@ from tests.export.graph_session import (
 from tests.model_folders import ModelFolders
 from tests.vectors.cases import GREEDY_PROMPT_LENGTH
 
-
-def run_in_pieces(case: PreparedCase, ids: Sequence[int], cuts: Sequence[int]) -> FloatArray:
-    """Run one row in pieces that end at `cuts` -> logits [S, V]."""
-    cache = case.graph.make_cache(rows=1, capacity=len(ids))
-    edges = [0, *cuts, len(ids)]
-    pieces = [
-        case.graph.run([ids[start:stop]], [start], cache)[0]
-        for start, stop in itertools.pairwise(edges)
-    ]
-    return np.concatenate(pieces)
-
-
 # Parity. Expected values: the NumPy oracle in float64, and logits of transformers 5.24.0 that
 # tests/vectors/make_logits.py stored.
 
 
-@pytest.mark.parametrize("every", [1, 0], ids=["decoded", "in one piece"])
 def test_all_positions_agree_with_the_oracle_and_with_transformers(
-    prepared: PreparedCase, every: int
+    prepared: PreparedCase,
 ) -> None:
-    """One run over `n_positions` tokens, or one token per run up to the last position."""
-    cuts = range(1, len(prepared.ids)) if every else []
-    logits = run_in_pieces(prepared, prepared.ids, cuts)
+    """One run over `n_positions` tokens."""
+    logits = prepared.graph.run_text(prepared.ids)
     assert difference(logits, prepared.expected) <= TOLERANCE
     assert difference(prepared.pick_stored(logits), prepared.stored.logits) <= TOLERANCE
     best = logits[prepared.stored.positions].argmax(axis=-1)
     assert np.array_equal(best, prepared.stored.argmax)
+
+
+def test_tokens_decoded_one_by_one_agree_with_the_oracle(few: PreparedCase) -> None:
+    """One token per run up to the last position."""
+    logits = few.graph.run_text(few.ids, range(1, len(few.ids)))
+    assert difference(logits, few.expected) <= TOLERANCE
 
 
 @pytest.mark.parametrize("cuts", [[1], [8], [12, 18], [1, 23]])
@@ -63,7 +53,7 @@ def test_a_prefill_in_pieces_agrees_with_the_oracle(
     small: PreparedCase, cuts: Sequence[int]
 ) -> None:
     """Wherever the prompt is cut, the pieces see all that came before."""
-    assert difference(run_in_pieces(small, small.ids, cuts), small.expected) <= TOLERANCE
+    assert difference(small.graph.run_text(small.ids, cuts), small.expected) <= TOLERANCE
 
 
 def test_ragged_rows_decode_together_as_the_oracle_says(few: PreparedCase) -> None:
@@ -98,43 +88,16 @@ def test_greedy_ids_are_those_of_transformers(prepared: PreparedCase) -> None:
 # What the result may not depend on, bit for bit.
 
 
-def _answer(
-    graph: GraphSession, ids: Sequence[int], *, capacity: int, noise_seed: int | None = None
-) -> bytes:
-    """Prefill 3 of 6 ids, then decode the rest: all logits as bytes."""
-    cache = graph.make_cache(rows=1, capacity=capacity, noise_seed=noise_seed)
-    parts = [graph.run([ids[:3]], [0], cache)]
-    parts += [graph.run([[ids[place]]], [place], cache) for place in range(3, 6)]
-    return b"".join(part.tobytes() for part in parts)
-
-
-def test_the_capacity_changes_no_bit(few: PreparedCase) -> None:
-    """A cache of 8, 64 or 1024 places gives the same logits."""
-    answers = {_answer(few.graph, few.ids, capacity=m) for m in (8, 64, 1024)}
-    assert len(answers) == 1
-
-
-def test_what_lies_beyond_the_end_of_a_row_changes_no_bit(few: PreparedCase) -> None:
-    """Loud noise in the unused places gives the logits that zeros give."""
-    seeds = (None, 1, 2)
-    answers = {_answer(few.graph, few.ids, capacity=16, noise_seed=seed) for seed in seeds}
-    assert len(answers) == 1
-
-
-def test_neighbours_change_no_bit(few: PreparedCase) -> None:
-    """A row decoded alone, or among two and seven rows of other lengths, gives the same logits."""
-    graph, ids = few.graph, few.ids
+def test_neither_the_capacity_nor_what_lies_beyond_the_end_of_a_row_changes_a_bit(
+    few: PreparedCase,
+) -> None:
+    """A cache of 8, 64 or 1024 places, of zeros or of loud noise, gives the same logits."""
     answers = set()
-    for rows in (1, 2, 7):
-        cache = graph.make_cache(rows=rows, capacity=16, noise_seed=3)
-        for row in range(rows):
-            graph.run([ids[row : row + 1 + row]], [0], take_row(cache, row))
-        found = []
-        for step in range(3):
-            places = [1 + row + step for row in range(rows)]
-            tokens = [[ids[row + place]] for row, place in enumerate(places)]
-            found.append(graph.run(tokens, places, cache)[0].tobytes())
-        answers.add(b"".join(found))
+    for capacity, seed in ((8, None), (64, None), (1024, None), (16, 1), (16, 2)):
+        cache = few.graph.make_cache(rows=1, capacity=capacity, noise_seed=seed)
+        parts = [few.graph.run([few.ids[:3]], [0], cache)]
+        parts += [few.graph.run([[few.ids[place]]], [place], cache) for place in range(3, 6)]
+        answers.add(b"".join(part.tobytes() for part in parts))
     assert len(answers) == 1
 
 
@@ -153,13 +116,8 @@ def test_a_run_writes_only_its_own_places_of_the_cache(small: PreparedCase) -> N
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        [[4], [4]],
-        [[0, 4], [4, 0]],
-        [[1, 1, 3], [2, 0, 2]],
-        [[4, 3, 2, 1, 0, 0], [0, 1, 2, 3, 4, 4]],
-    ],
-    ids=["last", "differ-by-row", "repeats", "more-than-tokens"],
+    [[[4], [4]], [[1, 1, 3], [2, 0, 2]], [[4, 3, 2, 1, 0, 0], [0, 1, 2, 3, 4, 4]]],
+    ids=["last", "differ-by-row-and-repeat", "more-than-tokens"],
 )
 def test_logits_come_for_the_asked_places_only(
     small: PreparedCase, asked: Sequence[Sequence[int]]

@@ -5,7 +5,6 @@ the operators round first, so the bounds are wider than float32's, and the check
 """
 
 import dataclasses
-import itertools
 import pathlib
 import shutil
 from collections.abc import Sequence
@@ -48,9 +47,11 @@ def make_odd(folders: ModelFolders, precision: Precision, *, tied: bool = True) 
     return folders(ODD_SHAPE, precision=precision, tied=tied, n_inner=ODD_N_INNER)
 
 
-def open_graph(folder: pathlib.Path, precision: Precision) -> GraphSession:
+def open_graph(
+    folder: pathlib.Path, precision: Precision, *, name: str = MODEL_FILE, threads: int = 2
+) -> GraphSession:
     dtype = STORAGES[precision].activations
-    return GraphSession(folder, read_config(folder), dtype=dtype)
+    return GraphSession(folder, read_config(folder), name=name, dtype=dtype, threads=threads)
 
 
 def draw_ids(seed: int, length: int) -> list[int]:
@@ -71,12 +72,8 @@ def test_all_positions_agree_with_the_oracle(
     """Widths that no block divides, in one piece and in several."""
     folder = make_odd(model_folders, precision, tied=tied)
     onnx.checker.check_model(folder / MODEL_FILE)
-    graph, ids = open_graph(folder, precision), draw_ids(1, ODD_SHAPE.n_positions)
-    cache = graph.make_cache(rows=1, capacity=len(ids))
-    edges = [0, *cuts, len(ids)]
-    found = np.concatenate(
-        [graph.run([ids[a:b]], [a], cache)[0] for a, b in itertools.pairwise(edges)]
-    )
+    ids = draw_ids(1, ODD_SHAPE.n_positions)
+    found = open_graph(folder, precision).run_text(ids, cuts)
     weights = FolderWeights(folder / "model.onnx")
     expected = Reference(read_config(folder), weights).logits(ids, range(len(ids)))
     assert found.dtype == np.float32
@@ -97,9 +94,7 @@ def test_with_products_in_float32_nothing_but_float32_is_lost(
             attribute.i = 1
     onnx.save_model(model, folder / name)
     config, ids = read_config(folder), draw_ids(2, ODD_SHAPE.n_positions)
-    graph = GraphSession(folder, config, name=name)
-    cache = graph.make_cache(rows=1, capacity=len(ids))
-    found = np.concatenate([graph.run([ids[a:b]], [a], cache)[0] for a, b in ((0, 9), (9, 35))])
+    found = GraphSession(folder, config, name=name).run_text(ids, [9])
     expected = Reference(config, FolderWeights(folder / name)).logits(ids, range(len(ids)))
     assert difference(found, expected) <= TOLERANCE
 
@@ -113,33 +108,32 @@ def decode_alone_and_together(graph: GraphSession, rows: int) -> tuple[FloatArra
     cache = graph.make_cache(rows=rows, capacity=40)
     for row, text in enumerate(texts):
         graph.run([text[:-2]], [0], take_row(cache, row))
-    alone_cache = {name: array.copy() for name, array in cache.items()}
+    apart = {name: array.copy() for name, array in cache.items()}
     together, alone = [], []
     for step in (-2, -1):
         places = [len(text) + step for text in texts]
         tokens = [[text[step]] for text in texts]
         together.append(graph.run(tokens, places, cache)[:, 0])
-        alone.append(
-            np.concatenate(
-                [
-                    graph.run([tokens[row]], [places[row]], take_row(alone_cache, row))[0]
-                    for row in range(rows)
-                ]
-            )
-        )
+        runs = [graph.run([tokens[r]], [places[r]], take_row(apart, r))[0] for r in range(rows)]
+        alone.append(np.concatenate(runs))
     return np.stack(alone, 1), np.stack(together, 1)
 
 
-@lower
+@pytest.mark.parametrize(
+    ("precision", "name"),
+    [
+        *((precision, MODEL_FILE) for precision in Precision),
+        *((precision, CPU_MODEL_FILE) for precision in Precision if precision != Precision.FP16),
+    ],
+)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("rows", [2, 7, 32])
 def test_neighbours_change_no_bit(
-    model_folders: ModelFolders, precision: Precision, rows: int, threads: int
+    model_folders: ModelFolders, precision: Precision, name: str, rows: int, threads: int
 ) -> None:
     """Rows of 1 to 32 tokens, alone and together, by one thread and two."""
     folder = make_odd(model_folders, precision)
-    dtype = STORAGES[precision].activations
-    graph = GraphSession(folder, read_config(folder), dtype=dtype, threads=threads)
+    graph = open_graph(folder, precision, name=name, threads=threads)
     alone, together = decode_alone_and_together(graph, rows)
     assert alone.tobytes() == together.tobytes()
 
@@ -159,9 +153,8 @@ def test_only_the_cache_of_fp16_is_float16(
     folder = make_odd(model_folders, precision)
     assert read_manifest(folder)["precision"] == precision.value
     graph = load_model(folder).graph
-    types = {
-        value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)
-    }
+    values = (*graph.input, *graph.output)
+    types = {value.name: value.type.tensor_type.elem_type for value in values}
     assert types["logits"] == TensorProto.FLOAT
     half = precision is Precision.FP16
     expected = TensorProto.FLOAT16 if half else TensorProto.FLOAT

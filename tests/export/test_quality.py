@@ -31,8 +31,7 @@ def find_perplexity(folders: ModelFolders, precision: Precision) -> float:
     folder = folders.convert(_STARTER, precision)
     graph = GraphSession(folder, read_config(folder), dtype=STORAGES[precision].activations)
     ids = [0, *Tokenizer.from_file(str(_STARTER / "tokenizer.json")).encode(_TEXT).ids]
-    cache = graph.make_cache(rows=1, capacity=len(ids))
-    logits = graph.run([ids], [0], cache)[0, :-1].astype(np.float64)  # [S - 1, V]
+    logits = graph.run_text(ids)[:-1].astype(np.float64)  # [S - 1, V]
     peaks = logits.max(axis=-1)
     totals = peaks + np.log(np.exp(logits - peaks[:, None]).sum(axis=-1))
     logprobs = logits[np.arange(len(logits)), ids[1:]] - totals
