@@ -75,28 +75,17 @@ def raw() -> dict[str, Any]:
 
 
 def test_a_ratio_is_the_median_of_the_rounds_ratios(raw: dict[str, Any]) -> None:
-    """To the best peer; a slow round slows both, and does not count against either."""
-    [decode] = [c for c in compare(gather(raw)) if c.measure == "decode_1"]
-    assert decode.peer == LLAMA
-    assert decode.ratio == pytest.approx(1.2)
-    assert (decode.ours.median, decode.theirs.median) == (120, 100)
+    """To the best peer; a slow round slows both, and does not count against either.
 
-
-@pytest.mark.parametrize(
-    ("measure", "verdict"),
-    [("decode_1", "≥ 1.05: met"), ("decode_8", "≥ 1.3: missed"), ("prefill_128", "")],
-)
-def test_a_ratio_is_held_against_its_bar(raw: dict[str, Any], measure: str, verdict: str) -> None:
-    """Where there is one."""
-    [found] = [c for c in compare(gather(raw)) if c.measure == measure]
-    assert found.verdict == verdict
-
-
-def test_of_seconds_and_memory_the_least_is_best(raw: dict[str, Any]) -> None:
-    """In megabytes."""
+    Of seconds and memory, which is in megabytes, the least is best.
+    """
     by_measure = {c.measure: c for c in compare(gather(raw))}
-    assert by_measure["first_token"].peer == by_measure["memory_one"].peer == LLAMA
-    assert by_measure["memory_one"].theirs.median == 500
+    decode, memory = by_measure["decode_1"], by_measure["memory_one"]
+    assert decode.peer == memory.peer == by_measure["first_token"].peer == LLAMA
+    assert decode.ratio == pytest.approx(1.2)
+    assert (decode.ours.median, decode.theirs.median, memory.theirs.median) == (120, 100, 500)
+    verdicts = {"decode_1": "≥ 1.05: met", "decode_8": "≥ 1.3: missed", "prefill_128": ""}
+    assert {name: by_measure[name].verdict for name in verdicts} == verdicts
 
 
 def test_the_start_is_held_against_both_its_bars(raw: dict[str, Any]) -> None:
@@ -114,30 +103,22 @@ def test_a_variant_that_failed_in_some_round_has_no_figures() -> None:
     assert list(compare(gather(raw))) == []
 
 
-def test_where_completions_part_is_told_with_the_gap(raw: dict[str, Any]) -> None:
-    """So that one can see whether it was a near tie."""
+def test_agreement_and_what_was_left_out_are_told_with_the_reason(raw: dict[str, Any]) -> None:
+    """Where completions part, with the gap, so that one can see whether it was a near tie."""
     assert list(describe_agreement(raw)) == [
         "llama_cpp F32: 3 of 4 completions of 64 greedy tokens are those of gpt2 fp32; prompt 2 "
         "parts at token 7, where our best two logits are 0.0004 apart"
     ]
-
-
-def test_what_was_left_out_is_told_with_the_reason(raw: dict[str, Any]) -> None:
-    """Beside the conditions."""
     assert list(describe_conditions(raw))[-1] == "gpt2 int8 was left out: no such precision"
 
 
-def test_figures_are_told_with_least_and_most() -> None:
+def test_every_variant_has_a_row_of_figures_with_least_and_most(raw: dict[str, Any]) -> None:
     """Small ones with two digits after the point."""
-    assert str(Values((120, 60, 132))) == "120 (60–132)"
-    assert str(Values((0.25,))) == "0.25 (0.25–0.25)"
-
-
-def test_every_variant_has_a_row(raw: dict[str, Any]) -> None:
-    """With as many cells as the header has."""
     header, rows = tabulate_figures(gather(raw))
     assert [row[0] for row in rows] == ["gpt2 fp32", "transformers float32", "llama_cpp F32"]
     assert {len(row) for row in rows} == {len(header)}
+    assert rows[0][1] == str(Values((120, 60, 132))) == "120 (60–132)"
+    assert str(Values((0.25,))) == "0.25 (0.25–0.25)"
 
 
 def test_the_chart_is_an_svg_with_a_bar_for_each_variant_and_measure(raw: dict[str, Any]) -> None:
@@ -159,16 +140,11 @@ def test_the_markdown_has_both_tables(raw: dict[str, Any]) -> None:
     assert sum(line.startswith("- ") for line in lines) == 7
 
 
-def test_the_prompts_are_the_same_in_every_run_and_in_every_process(tmp_path: pathlib.Path) -> None:
-    """They are drawn with a seed, and come back from the file as they were."""
-    first, second = draw_workload([1, 2]), draw_workload([1, 2])
-    first.save(tmp_path / "workload.json")
-    assert read_workload(tmp_path / "workload.json") == second
-
-
-def test_the_workload_is_what_the_figures_say() -> None:
-    """8 equal prompts, 128 and 900 tokens, 64 mixed prompts."""
+def test_the_workload_is_what_the_figures_say_in_every_process(tmp_path: pathlib.Path) -> None:
+    """8 equal prompts, 128 and 900 tokens, 64 mixed prompts; drawn with a seed, and kept."""
     work = draw_workload([1])
+    work.save(tmp_path / "workload.json")
+    assert read_workload(tmp_path / "workload.json") == draw_workload([1])
     assert {len(ids) for ids in work.decode_prompts} == {64}
     assert [len(ids) for ids in work.prefill_prompts] == [128, 900]
     lengths = [len(ids) for ids in work.batch_prompts]

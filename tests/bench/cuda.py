@@ -8,12 +8,9 @@ by `cat`. --dry-run executes every step on the CPU, with a small model.
 """
 
 import argparse
-import datetime
 import importlib.util
-import json
 import os
 import pathlib
-import platform
 import subprocess
 import sys
 import tempfile
@@ -23,15 +20,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
-import onnxruntime
-
 from gpt2cli.engine.devices import Device, ask_driver, require_device
 from gpt2cli.engine.failures import preload_libraries
 from gpt2cli.engine.session import try_cuda
 from gpt2cli.errors import DeviceError
 from tests.bench.cuda_checks import Checks, Setup
 from tests.bench.cuda_rates import Rates
+from tests.bench.measuring import describe_machine, write_json
 from tests.checkpoints import GPT2_VOCAB_SIZE, CheckpointShape
 
 _SHAPE: Final = CheckpointShape(12, 12, 768, 1024, GPT2_VOCAB_SIZE, seed=124)  # 124M
@@ -124,16 +119,9 @@ def multiply(device: Device) -> dict[str, Any]:
 
 def describe_conditions(options: argparse.Namespace) -> dict[str, Any]:
     """Return what the figures hold for."""
-    return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "dry run": options.dry_run,
-        "device": options.device,
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "onnxruntime": onnxruntime.__version__,
-        "numpy": np.__version__,
-        "model": "2 layers, 64 wide" if options.dry_run else "124M, random weights",
-    }
+    model = "2 layers, 64 wide" if options.dry_run else "124M, random weights"
+    own = {"dry run": options.dry_run, "device": options.device, "model": model}
+    return describe_machine() | own
 
 
 def run_all(options: argparse.Namespace, work: pathlib.Path) -> Run:
@@ -180,7 +168,7 @@ def main() -> None:
         raise SystemExit(str(error)) from error
     record = {"conditions": describe_conditions(options), "failed": run.failed}
     record["steps"] = run.results
-    options.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_json(options.output, record)
     print(f"\nfailed: {', '.join(run.failed) or 'none'}")
     raise SystemExit(1 if run.failed else 0)
 

@@ -6,8 +6,6 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +25,7 @@ from gpt2cli.engine.engine import Engine
 from gpt2cli.engine.session import cache_dtype, open_session
 from gpt2cli.errors import DeviceFullError
 from gpt2cli.model_folder import read_model_folder
+from tests.bench.measuring import emptied, prefill
 from tests.checkpoints import CheckpointShape, write_checkpoint
 
 _TEXT: Final = 48  # ids of the text that is held against the oracle
@@ -88,16 +87,6 @@ class Setup:
         return [draw.randrange(self._shape.vocab_size) for _ in range(length)]
 
 
-@contextmanager
-def emptied(engine: Engine) -> Iterator[Engine]:
-    """Free every slot at the end."""
-    try:
-        yield engine
-    finally:
-        while engine.lengths:
-            engine.free(len(engine.lengths) - 1)
-
-
 class Checks:
     """Each method is one step, and returns what it found."""
 
@@ -153,11 +142,9 @@ class Checks:
         host = self._setup.open_reference(slots=len(lengths))
         texts = [self._setup.draw_ids(row, n + _STEPS) for row, n in enumerate(lengths)]
         found = [_decode_rows(engine, texts, lengths) for engine in (device, host)]
-        furthest = max(float(np.abs(a - b).max()) for a, b in zip(*found, strict=True))
-        alone = [
-            _decode_rows(device, [text], [length])[0]
-            for text, length in zip(texts, lengths, strict=True)
-        ]
+        furthest = _furthest(*found)
+        pairs = zip(texts, lengths, strict=True)
+        alone = [_decode_rows(device, [text], [length])[0] for text, length in pairs]
         together = _decode_rows(device, texts, lengths)
         same = sum(np.array_equal(a, b) for a, b in zip(alone, together, strict=True))
         return {
@@ -183,7 +170,7 @@ class Checks:
             engine.fork(1, 0)
             rows.append(engine.decode([6, 6]).copy())
             found.append(rows)
-        furthest = max(float(np.abs(a - b).max()) for a, b in zip(*found, strict=True))
+        furthest = _furthest(*found)
         return {"largest difference from the CPU": furthest, "right": furthest < _NEAR}
 
     def compare_greedy(self) -> dict[str, Any]:
@@ -203,7 +190,7 @@ class Checks:
                 text.append(int(logits.argmax()))
                 logits = engine.decode([text[-1]])[0]
             texts.append(text)
-        parted = next((i for i, (a, b) in enumerate(zip(*texts, strict=True)) if a != b), None)
+        parted = _part(*texts)
         found: dict[str, Any] = {"steps": steps, "first other id at": parted}
         if parted is not None:
             found["gap between the two likeliest there"] = gaps[parted]
@@ -216,10 +203,7 @@ class Checks:
         texts = {size: _sample(self._setup, engine, size, steps) for size in _BATCHES}
         found: dict[str, Any] = {"texts": _SAMPLED_ROWS, "steps": steps}
         for size in _BATCHES[1:]:
-            parted = [
-                next((i for i, (a, b) in enumerate(zip(x, y, strict=True)) if a != b), None)
-                for x, y in zip(texts[1], texts[size], strict=True)
-            ]
+            parted = [_part(x, y) for x, y in zip(texts[1], texts[size], strict=True)]
             same = sum(place is None for place in parted)
             found[f"same at batch 1 and {size}"] = f"{same} of {_SAMPLED_ROWS}"
             found[f"first other ids, batch {size}"] = [p for p in parted if p is not None]
@@ -236,6 +220,15 @@ class Checks:
         engine = self._setup.open_engine("fp32", slots=1)
         goes_on = bool(np.isfinite(engine.extend(0, [1, 2], [1])).all())
         return {"told": told, "right": goes_on}
+
+
+def _furthest(ours: list[Logits], theirs: list[Logits]) -> float:
+    return max(float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True))
+
+
+def _part(one: list[int], other: list[int]) -> int | None:
+    """Return the first place at which two texts differ."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b), None)
 
 
 def _profile_step(folder: pathlib.Path, limit: int, provider: str) -> list[dict[str, Any]]:
@@ -265,8 +258,7 @@ def _profile_step(folder: pathlib.Path, limit: int, provider: str) -> list[dict[
 def _decode_rows(engine: Engine, texts: list[list[int]], lengths: list[int]) -> list[Logits]:
     """Prefill rows one by one, then decode the rest together -> each row's logits [steps, V]."""
     with emptied(engine):
-        for slot, (text, length) in enumerate(zip(texts, lengths, strict=True)):
-            engine.extend(slot, text[:length], [0])
+        prefill(engine, [text[:length] for text, length in zip(texts, lengths, strict=True)])
         steps = [
             engine.decode([t[n + step] for t, n in zip(texts, lengths, strict=True)]).copy()
             for step in range(_STEPS)

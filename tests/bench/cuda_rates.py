@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from gpt2cli.engine.engine import Engine
 from gpt2cli.machine import read_peak
-from tests.bench.cuda_checks import Setup, emptied
+from tests.bench.cuda_checks import Setup
+from tests.bench.measuring import emptied, prefill, time_decode
 
 _BATCHES: Final = (1, 8, 64)
 _LENGTHS: Final = (64, 900)  # tokens in the cache before a step
@@ -49,7 +50,8 @@ class Rates:
         for length in self._fit(_LENGTHS, spare=_STEPS):
             for rows in _BATCHES:
                 key = f"decode tokens/s, B={rows}, after {length}"
-                found[key] = self._time_decode(engine, rows, length)
+                texts = [self._setup.draw_ids(row, length) for row in range(rows)]
+                found[key] = time_decode(engine, texts, _STEPS)
         return {key: round(value, 3) for key, value in found.items()}
 
     def measure_memory(self, precision: str) -> dict[str, Any]:
@@ -83,18 +85,6 @@ class Rates:
         for _ in range(_ROUNDS + 1):
             with emptied(engine):
                 started = time.perf_counter()
-                for slot, text in enumerate(texts):
-                    engine.extend(slot, text, [length - 1])
+                prefill(engine, texts)
                 rates.append(rows * length / (time.perf_counter() - started))
         return statistics.median(rates[1:])  # the first one takes memory
-
-    def _time_decode(self, engine: Engine, rows: int, length: int) -> float:
-        with emptied(engine):
-            for slot in range(rows):
-                engine.extend(slot, self._setup.draw_ids(slot, length), [0])
-            seconds = []
-            for step in range(_STEPS):
-                started = time.perf_counter()
-                engine.decode([step] * rows)
-                seconds.append(time.perf_counter() - started)
-        return rows / statistics.median(seconds)

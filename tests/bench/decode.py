@@ -8,9 +8,8 @@ the minute. Both are told by the median. Starts and peaks are those of `gpt2 gen
 """
 
 import argparse
-import datetime
+import collections
 import json
-import os
 import pathlib
 import re
 import statistics
@@ -23,14 +22,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-import onnxruntime
 
 from export.convert import DATA_FILE, convert
 from export.storage import Precision
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
-from gpt2cli.machine import count_cores, find_cpu_name
+from gpt2cli.machine import count_cores
 from gpt2cli.model_folder import read_model_folder
+from tests.bench.measuring import describe_machine, time_decode, write_json
 
 _PRECISIONS: Final = (Precision.FP32, Precision.INT8, Precision.INT4)
 _ROUNDS: Final = 7
@@ -58,20 +57,6 @@ def read_memory(array: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     return array.nbytes / (time.perf_counter() - start)
 
 
-def time_decode(engine: Engine, rows: int, length: int, *, steps: int = _STEPS) -> float:
-    """Return tokens per second of all rows, each with `length` tokens before, by the median."""
-    for slot in range(rows):
-        engine.extend(slot, [7] * length, [0])
-    seconds = []
-    for step in range(steps):
-        start = time.perf_counter()
-        engine.decode([step] * rows)
-        seconds.append(time.perf_counter() - start)
-    while engine.lengths:
-        engine.free(len(engine.lengths) - 1)
-    return rows / statistics.median(seconds)
-
-
 def measure_rates(folders: Mapping[str, pathlib.Path]) -> Rounds:
     """Return bandwidth and decode rates of interleaved rounds."""
     memory = np.ones(_BANDWIDTH_BYTES // 8)
@@ -79,19 +64,17 @@ def measure_rates(folders: Mapping[str, pathlib.Path]) -> Rounds:
         name: Engine(read_model_folder(folder), Device("cpu"), max_slots=max(_ROWS))
         for name, folder in folders.items()
     }
-    rounds: Rounds = {}
+    rounds: Rounds = collections.defaultdict(list)
     for engine in engines.values():
-        time_decode(engine, 1, _NEAR, steps=_WARM_UP)
+        time_decode(engine, [[7] * _NEAR], _WARM_UP)
     for number in range(_ROUNDS):
         print(f"round {number + 1} of {_ROUNDS}", file=sys.stderr)
         for name, engine in engines.items():
             bandwidth = statistics.median(read_memory(memory) for _ in range(_BANDWIDTH_READS))
-            rounds.setdefault("bandwidth GB/s", []).append(round(bandwidth / 1e9, 2))
-            cases = [(rows, _NEAR) for rows in _ROWS] + [(1, _FAR)]
-            for rows, length in cases:
-                key = f"{name} decode B={rows} at {length}"
-                rate = time_decode(engine, rows, length)
-                rounds.setdefault(key, []).append(round(rate, 2))
+            rounds["bandwidth GB/s"].append(round(bandwidth / 1e9, 2))
+            for rows, length in (*((rows, _NEAR) for rows in _ROWS), (1, _FAR)):
+                rate = time_decode(engine, [[7] * length] * rows, _STEPS)
+                rounds[f"{name} decode B={rows} at {length}"].append(round(rate, 2))
     return rounds
 
 
@@ -100,24 +83,18 @@ def start_once(folder: pathlib.Path) -> dict[str, float]:
     command = [sys.executable, "-m", "gpt2cli", "generate", _PROMPT, "--model", str(folder)]
     command += ["--greedy", "--ignore-eos", "-n", "100", "--stats"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = {
-        "first token s": r"first token ([\d.]+) s after",
-        "peak MB": r"peak memory ([\d.]+) MB",
-    }
-    return {
-        key: float(match[1])
-        for key, pattern in found.items()
-        if (match := re.search(pattern, done.stderr))
-    }
+    patterns = {"first token s": r"first token ([\d.]+) s", "peak MB": r"peak memory ([\d.]+) MB"}
+    found = ((key, re.search(pattern, done.stderr)) for key, pattern in patterns.items())
+    return {key: float(match[1]) for key, match in found if match}
 
 
 def measure_starts(folders: Mapping[str, pathlib.Path]) -> Rounds:
     """Return times to the first token and peaks of memory of interleaved rounds."""
-    rounds: Rounds = {}
+    rounds: Rounds = collections.defaultdict(list)
     for _ in range(_STARTS):
         for name, folder in folders.items():
             for key, value in start_once(folder).items():
-                rounds.setdefault(f"{name} {key}", []).append(value)
+                rounds[f"{name} {key}"].append(value)
     return rounds
 
 
@@ -146,14 +123,8 @@ def measure(checkpoint: pathlib.Path) -> dict[str, Any]:
     medians = {key: statistics.median(values) for key, values in rounds.items()}
     return {
         "conditions": {
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "cpu": find_cpu_name(),
-            "cores": count_cores(),
-            "load average": os.getloadavg(),
-            "onnxruntime": onnxruntime.__version__,
-            "steps": _STEPS,
-            "warm-up steps": _WARM_UP,
-            "rounds": _ROUNDS,
+            **describe_machine(),
+            **{"steps": _STEPS, "warm-up steps": _WARM_UP, "rounds": _ROUNDS},
             "decode unit": "tokens/s of all rows, by the median step",
             "weights bytes": sizes,  # wpe among them, of which a step reads one row
         },
@@ -170,7 +141,7 @@ def main() -> None:
     parser.add_argument("--output", type=pathlib.Path, required=True, metavar="FILE")
     options = parser.parse_args()
     result = measure(options.checkpoint)
-    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write_json(options.output, result)
     print(json.dumps(result["ratios of medians"], indent=1), file=sys.stderr)
 
 

@@ -24,10 +24,6 @@ class Model:
         vocabulary = pathlib.Path(path, "vocabulary.json").read_text(encoding="utf-8")
         self._tokens: list[str] = json.loads(vocabulary)
 
-    def find_first_token(self, ids: Sequence[int]) -> int:
-        """Return the greedy id after a prompt."""
-        return self.complete(ids, 1)[0]
-
     def complete(self, ids: Sequence[int], count: int) -> list[int]:
         """Return so many greedy ids."""
         return self._generate([ids], count)[0].sequences_ids[0]

@@ -28,10 +28,6 @@ class Model:
             listener=_Silence(),
         )
 
-    def find_first_token(self, ids: Sequence[int]) -> int:
-        """Return the greedy id after a prompt."""
-        return self.complete(ids, 1)[0]
-
     def complete(self, ids: Sequence[int], count: int) -> list[int]:
         """Return so many greedy ids."""
         return [token_id for token_id, _ in self.explain(ids, count)]

@@ -39,10 +39,6 @@ class Model:
         vocabulary = llama_cpp.llama_model_get_vocab(self._model)
         self._vocab_size = llama_cpp.llama_vocab_n_tokens(vocabulary)
 
-    def find_first_token(self, ids: Sequence[int]) -> int:
-        """Return the greedy id after a prompt."""
-        return self.complete(ids, 1)[0]
-
     def complete(self, ids: Sequence[int], count: int) -> list[int]:
         """Return so many greedy ids."""
         run = _Run(self, rows=1, length=len(ids) + count)

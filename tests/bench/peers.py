@@ -6,7 +6,6 @@ to a file, a summary to stdout. Needs the extra `bench`, or interpreters that ha
 """
 
 import argparse
-import json
 import os
 import pathlib
 import platform
@@ -23,6 +22,7 @@ from gpt2cli.terminal.tables import format_table
 from gpt2cli.tokenizer import Tokenizer
 from tests.bench import summary
 from tests.bench.checkpoint import CannotRunError, call, convert, make_checkpoint
+from tests.bench.measuring import write_json
 from tests.bench.processes import Runner
 from tests.bench.variants import PROGRAMS, VARIANTS, Variant
 from tests.bench.workload import START_PROMPT, Workload, draw_workload
@@ -54,7 +54,7 @@ class Benchmark:
                 self._try(variant, lambda v, n=number: self._measure(v, n))
             raw = self._describe()
             self._options.out.parent.mkdir(parents=True, exist_ok=True)
-            self._options.out.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+            write_json(self._options.out, raw)
         return raw
 
     @property
@@ -159,9 +159,8 @@ class Benchmark:
             if ours is None or variant is _REFERENCE or variant.precision_class != "fp32":
                 continue
             parted = []
-            for prompt, pair in enumerate(
-                zip(ours["completions"], checked["completions"], strict=True)
-            ):
+            pairs = zip(ours["completions"], checked["completions"], strict=True)
+            for prompt, pair in enumerate(pairs):
                 places = [i for i, (a, b) in enumerate(zip(*pair, strict=True)) if a != b]
                 if places:
                     gap = ours["gaps"][prompt][places[0]]

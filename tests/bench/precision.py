@@ -7,20 +7,16 @@ GPT-2's own; STARTER is the small trained model, TEXT what its perplexity is of.
 """
 
 import argparse
-import datetime
 import json
-import os
 import pathlib
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import onnxruntime
 
 from export.checkpoint import open_checkpoint
 from export.config import read_config
@@ -28,10 +24,10 @@ from export.convert import DATA_FILE, convert, write_model
 from export.storage import FLOAT32, STORAGES, BlockFormat, Precision, Storage
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
-from gpt2cli.machine import count_cores, find_cpu_name
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.scoring import Totals, choose_stride, score
 from gpt2cli.tokenizer import Tokenizer
+from tests.bench.measuring import describe_machine, emptied, prefill, time_decode, write_json
 
 _CPU: Final = Device("cpu")
 FP32: Final = "fp32"  # what the others are compared with
@@ -135,16 +131,14 @@ def decode_rows(engine: Engine, rows: Sequence[int]) -> list[bytes]:
     """Prefill ragged rows one by one, decode them together -> each row's logits as bytes."""
     draws = [np.random.Generator(np.random.Philox(key=row)) for row in rows]
     texts = [d.integers(0, engine.shape.vocab_size, 64 + _STEPS).tolist() for d in draws]
-    for slot, row in enumerate(rows):
-        engine.extend(slot, texts[slot][: _ROW_LENGTHS[row]], [0])
     found: list[list[bytes]] = [[] for _ in rows]
-    for step in range(_STEPS):
-        places = [_ROW_LENGTHS[row] + step for row in rows]
-        logits = engine.decode([text[place] for text, place in zip(texts, places, strict=True)])
-        for slot, row_logits in enumerate(logits):
-            found[slot].append(row_logits.tobytes())
-    while engine.lengths:
-        engine.free(len(engine.lengths) - 1)
+    with emptied(engine):
+        prefill(engine, [text[: _ROW_LENGTHS[r]] for r, text in zip(rows, texts, strict=True)])
+        for step in range(_STEPS):
+            places = [_ROW_LENGTHS[row] + step for row in rows]
+            ids = [text[place] for text, place in zip(texts, places, strict=True)]
+            for steps, logits in zip(found, engine.decode(ids), strict=True):
+                steps.append(logits.tobytes())
     return [b"".join(steps) for steps in found]
 
 
@@ -162,21 +156,6 @@ def find_changed_batch(folder: pathlib.Path) -> int | None:
     return None
 
 
-def time_decode(engine: Engine, rows: int) -> float:
-    """Return tokens per second of all rows from a length of `_DECODE_START` on, by the median."""
-    ids = list(range(_DECODE_START))
-    for slot in range(rows):
-        engine.extend(slot, ids, [0])
-    seconds = []
-    for step in range(_DECODE_STEPS):
-        start = time.perf_counter()
-        engine.decode([step] * rows)
-        seconds.append(time.perf_counter() - start)
-    while engine.lengths:
-        engine.free(len(engine.lengths) - 1)
-    return rows / statistics.median(seconds)
-
-
 def measure_speed(folders: Mapping[str, pathlib.Path]) -> dict[str, dict[str, Any]]:
     """Return decode rates by variant: the medians of interleaved rounds, and every round."""
     engines = {name: open_engine(folder) for name, folder in folders.items()}
@@ -184,7 +163,8 @@ def measure_speed(folders: Mapping[str, pathlib.Path]) -> dict[str, dict[str, An
     for _ in range(_ROUNDS):
         for name, engine in engines.items():
             for rows in _DECODE_ROWS:
-                rate = round(time_decode(engine, rows), 1)
+                texts = [list(range(_DECODE_START))] * rows
+                rate = round(time_decode(engine, texts, _DECODE_STEPS), 1)
                 rounds[name].setdefault(f"decode B={rows}", []).append(rate)
     return {
         name: {key: {"median": statistics.median(v), "rounds": v} for key, v in rates.items()}
@@ -216,22 +196,6 @@ def measure_quality(
     return found
 
 
-def describe_conditions() -> dict[str, Any]:
-    """Return what the numbers depend on beside the code."""
-    return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "cpu": find_cpu_name(),
-        "cores": count_cores(),
-        "load average": os.getloadavg(),
-        "onnxruntime": onnxruntime.__version__,
-        "numpy": np.__version__,
-        "positions compared": _POSITIONS,
-        "rows": list(_ROW_LENGTHS),
-        "decode": f"from {_DECODE_START} tokens on, {_DECODE_STEPS} steps, {_ROUNDS} rounds",
-        "unit": "tokens/s of all rows",
-    }
-
-
 def main() -> None:
     """Build every variant of both checkpoints, measure, and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -248,11 +212,15 @@ def main() -> None:
         starters = build_all(options.starter, work / "starter", names)
         quality = measure_quality(folders, starters, options.text.read_text(encoding="utf-8"))
         speed = measure_speed(folders)
-    conditions = describe_conditions()
+    conditions = describe_machine() | {
+        **{"positions compared": _POSITIONS, "rows": list(_ROW_LENGTHS)},
+        "decode": f"from {_DECODE_START} tokens on, {_DECODE_STEPS} steps, {_ROUNDS} rounds",
+        "unit": "tokens/s of all rows",
+    }
     found = {name: quality[name] | speed[name] | {"conditions": conditions} for name in folders}
     before = json.loads(options.output.read_bytes())["variants"] if options.only else {}
     variants = {name: (before | found)[name] for name in every if name in before | found}
-    options.output.write_text(json.dumps({"variants": variants}, indent=1) + "\n", encoding="utf-8")
+    write_json(options.output, {"variants": variants})
 
 
 if __name__ == "__main__":

@@ -21,10 +21,6 @@ _WARM_STEPS: Final = 4
 class Model(Protocol):
     """What the benchmark needs of a program; each `peer_…` module has one. All is greedy."""
 
-    def find_first_token(self, ids: Sequence[int]) -> int:
-        """Return the id after a prompt."""
-        ...
-
     def complete(self, ids: Sequence[int], count: int) -> list[int]:
         """Return so many ids after a prompt."""
         ...
@@ -47,7 +43,7 @@ def run(job: dict[str, Any]) -> None:
     module = importlib.import_module(f"tests.bench.peer_{job['program']}")
     workload = read_workload(pathlib.Path(job["workload"]))
     model = module.Model(job["path"], precision=job["precision"], threads=job["threads"])
-    _tell({"first_token": model.find_first_token(workload.start_prompt)})
+    _tell({"first_token": model.complete(workload.start_prompt, 1)[0]})
     if job["task"] == "check":
         _tell(check(model, workload, module))
     elif job["task"] == "measure":
