@@ -37,40 +37,29 @@ def run_and_raise(error: BaseException) -> Result:
 def test_a_known_failure_is_one_line_and_1_or_2(kind: type[Gpt2Error]) -> None:
     """2 where the command line itself is wrong, 1 for every other kind there is."""
     result = run_and_raise(kind("a\nb\x1b[1m"))
-
     assert result.exit_code == (2 if issubclass(kind, UsageError) else 1)
     assert (result.stdout, result.stderr) == ("", "gpt2: error: a b␛[1m\n")
 
 
-def test_a_failure_of_the_system_is_one_line_with_its_file() -> None:
-    """A full disk, wherever it is met."""
-    result = run_and_raise(OSError(errno.ENOSPC, "No space left on device", "/x"))
-
-    assert result.exit_code == 1
-    assert result.stderr == "gpt2: error: No space left on device: /x\n"
-
-
-def test_a_full_memory_is_one_line_that_says_what_takes_less() -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), 1, "No space left on device: /x"),
+        (MemoryError(), 1, "out of memory; use shorter texts, fewer at once"),
+        # A reader who left is success, and a command may choose its exit code: both in silence.
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), 0, None),
+        *((typer.Exit(code), code, None) for code in (0, 1, 130)),
+    ],
+    ids=repr,
+)
+def test_an_end_is_an_exit_code_and_a_failure_one_line(
+    error: Exception, code: int, told: str | None
+) -> None:
     """Wherever it is met."""
-    result = run_and_raise(MemoryError())
-
-    assert result.exit_code == 1
-    assert result.stderr.startswith("gpt2: error: out of memory; use shorter texts, ")
-
-
-def test_a_reader_who_left_is_success() -> None:
-    """And silence."""
-    result = run_and_raise(BrokenPipeError(errno.EPIPE, "Broken pipe"))
-
-    assert (result.exit_code, result.output) == (0, "")
-
-
-@pytest.mark.parametrize("code", [0, 1, 130])
-def test_a_command_may_choose_its_exit_code(code: int) -> None:
-    """As `generate` does after Ctrl-C."""
-    result = run_and_raise(typer.Exit(code))
-
-    assert (result.exit_code, result.output) == (code, "")
+    result = run_and_raise(error)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr.startswith("" if told is None else f"gpt2: error: {told}")
+    assert result.stderr.count("\n") == (told is not None)
 
 
 def test_a_fault_of_our_own_is_not_hidden() -> None:
@@ -84,15 +73,12 @@ def test_a_fault_of_our_own_is_not_hidden() -> None:
 def test_help_is_on_stdout(command: list[str], option: str) -> None:
     """It is the result that was asked for."""
     result = CliRunner().invoke(app, [*command, option])
-
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Usage: gpt2" in result.stdout
 
 
 def test_version_is_one_line_on_stdout() -> None:
-    """The installed package's."""
     result = CliRunner().invoke(app, ["--version"])
-
     assert (result.exit_code, result.stdout) == (0, metadata.version("gpt2") + "\n")
 
 
@@ -133,15 +119,12 @@ def test_version_is_one_line_on_stdout() -> None:
 def test_a_wrong_command_is_one_line_that_says_where_to_read(
     arguments: list[str], line: str
 ) -> None:
-    """Without the whole help."""
     result = CliRunner().invoke(app, arguments)
-
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", line)
 
 
 def test_no_command_shows_the_help_and_is_a_usage_error() -> None:
     """A script that forgot the command does not succeed."""
     result = CliRunner().invoke(app, [])
-
     assert result.exit_code == 2
     assert "Usage: gpt2" in result.output

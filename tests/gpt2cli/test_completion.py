@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
+from gpt2cli.app import app
 from gpt2cli.options import complete_cached, complete_model
 from gpt2cli.store.names import HUB_ALIASES
 
@@ -24,7 +26,6 @@ def cache(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pa
 
 
 def names(offers: list[str | tuple[str, str]]) -> list[str]:
-    """Return the values that are offered."""
     return [offer if isinstance(offer, str) else offer[0] for offer in offers]
 
 
@@ -37,7 +38,6 @@ def test_models_are_the_aliases_the_cache_and_folders_of_models(
         pathlib.Path(name).mkdir()
     pathlib.Path("mine", "config.json").touch()
     (cached,) = names(complete_cached(""))
-
     offered = names(complete_model(""))
     assert sorted(offered) == sorted({"starter", *HUB_ALIASES, cached, "mine"})
     assert names(complete_model("gpt2-")) == ["gpt2-medium", "gpt2-large", "gpt2-xl"]
@@ -68,22 +68,21 @@ def test_an_empty_or_broken_cache_offers_nothing_of_its_own(cache: pathlib.Path)
     ],
 )
 def test_a_shell_is_offered_the_values(words: str, offered: list[str]) -> None:
-    """In a process of its own, as the shell asks, without what takes time to import."""
+    result = CliRunner().invoke(app, env=as_the_shell_asks(words), prog_name="gpt2")
+    assert (result.stdout.split(), result.stderr) == (offered, "")
+
+
+def test_what_takes_time_to_import_is_not_imported_to_complete() -> None:
     heavy = {"numpy", "onnxruntime", "tokenizers", "huggingface_hub"}
     script = (
         "import sys\nfrom gpt2cli.app import app\ntry: app()\n"
         f"finally: assert not {heavy!r} & set(sys.modules)"
     )
-    variables = {
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(words.count(" ")),
-        "_GPT2_COMPLETE": "complete_bash",
-    }
-    run = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert (run.stdout.split(), run.stderr) == (offered, "")
+    variables = {**os.environ, **as_the_shell_asks("gpt2 generate --device ")}
+    run = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True)
+    assert (run.stdout.split(), run.stderr) == ([b"auto", b"cpu", b"cuda"], b"")
+
+
+def as_the_shell_asks(words: str) -> dict[str, str]:
+    place = str(words.count(" "))
+    return {"COMP_WORDS": words, "COMP_CWORD": place, "_GPT2_COMPLETE": "complete_bash"}

@@ -21,38 +21,6 @@ from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import BIAS, NUMBER, WHOLE, Option, options_of
 
 SMALLEST = 5e-324
-LARGEST = 1.7976931348623157e308
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"temperature": 0.0},
-        {"temperature": SMALLEST},
-        {"temperature": LARGEST},
-        {"top_k": 0},
-        {"top_k": 10**400},
-        {"top_p": 0.0},
-        {"top_p": 1.0},
-        {"min_p": 0.0},
-        {"min_p": 1.0},
-        {"typical_p": SMALLEST},
-        {"typical_p": 1.0},
-        {"repetition_penalty": SMALLEST},
-        {"repetition_penalty": LARGEST},
-        {"presence_penalty": -2.0},
-        {"presence_penalty": 2},
-        {"frequency_penalty": -2.0},
-        {"frequency_penalty": 2},
-        {"no_repeat_ngram": 0},
-        {"no_repeat_ngram": 10**400},
-        {"logit_bias": (("5", -100), ("a", 100.0))},
-    ],
-    ids=lambda options: str(options)[:40],
-)
-def test_both_ends_of_each_range_are_allowed(options: dict[str, Any]) -> None:
-    """The range that the help names includes its ends."""
-    SamplingConfig(**options)
 
 
 @pytest.mark.parametrize(
@@ -115,17 +83,14 @@ def test_a_configuration_can_be_a_key() -> None:
     assert {one: 1}[other] == 1
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1e-9, 1e-320])
-def test_a_temperature_near_zero_is_greedy(temperature: float) -> None:
+@pytest.mark.parametrize(
+    ("temperature", "draws"),
+    [(0.0, False), (1e-9, False), (1e-320, False), (1e-5, True), (1.0, True), (1e9, True)],
+)
+def test_a_temperature_near_zero_is_greedy(temperature: float, draws: bool) -> None:
     """Dividing by so little would overflow: the best token is taken."""
-    assert not SamplingConfig(temperature=temperature).draws
-    assert not SamplingConfig(greedy=True).draws
-
-
-@pytest.mark.parametrize("temperature", [1e-5, 1.0, 1e9])
-def test_a_larger_temperature_is_not_greedy(temperature: float) -> None:
-    """From 1e-5 on a token is drawn."""
-    assert SamplingConfig(temperature=temperature).draws
+    assert SamplingConfig(temperature=temperature).draws is draws
+    assert not SamplingConfig(temperature=temperature, greedy=True).draws
 
 
 ALL = [option for group in dict.fromkeys((*SETTABLE, *OF_A_PROMPT)) for option in options_of(group)]
@@ -176,7 +141,6 @@ def test_options_that_do_not_go_together_are_a_usage_error(
 
 
 def test_configurations_check_themselves_when_they_are_built() -> None:
-    """However they are built."""
     with pytest.raises(UsageError, match="min_new_tokens: expected at most max_new_tokens"):
         GenerationConfig(min_new_tokens=2, max_new_tokens=1)
     with pytest.raises(UsageError, match="regex: expected no choice together with it"):

@@ -14,7 +14,6 @@ FIELDS = [option.field for option in settable_options()]
 
 
 def test_path_says_where_the_file_is_or_would_be(keep: Keep) -> None:
-    """On stdout, for scripts."""
     result = invoke("config", "path")
     assert (result.exit_code, result.stdout, result.stderr) == (0, f"{config_file()}\n", "")
 
@@ -28,7 +27,6 @@ def test_show_tells_each_value_and_where_it_comes_from(
     monkeypatch.setenv("GPT2_GREEDY", "yes")
     lines = [line.split(None, 1) for line in invoke("config", "show").stdout.splitlines()]
     told = {key: " ".join(rest.split()) for key, rest in lines}
-
     assert list(told) == ["SETTING", *FIELDS]
     assert told["top_k"] == f"5 {path}: top_k"
     assert told["stop"] == f'["\\n"] {path}: stop'
@@ -43,7 +41,6 @@ def test_show_gives_the_same_as_records(keep: Keep) -> None:
     path = keep("top_k = 5\n")
     lines = invoke("config", "show", "--json").stdout.splitlines()
     records = {record["setting"]: record for record in map(json.loads, lines)}
-
     assert list(records) == FIELDS
     assert records["top_k"] == {
         "setting": "top_k",
@@ -80,7 +77,6 @@ def test_every_kind_of_setting_can_be_kept_and_taken_out_again(
     """What is kept is what a command then takes; a model's folder by its whole path."""
     monkeypatch.chdir(tmp_path)
     pathlib.Path("here").mkdir()
-
     kept = invoke("config", "set", field, text)
     assert (kept.exit_code, kept.stdout) == (0, "")
     assert kept.stderr.startswith(f"gpt2: {field} is ")
@@ -116,7 +112,6 @@ def test_what_is_no_value_is_not_kept(keep: Keep, key: str, value: str, reason: 
     """It is told in the words of the option, at once."""
     path = keep("# mine\n")
     result = invoke("config", "set", key, value)
-
     assert result.exit_code == 2
     assert error_line(result).startswith(reason)
     assert path.read_text(encoding="utf-8") == "# mine\n"
@@ -134,7 +129,6 @@ def test_values_are_checked_together_with_those_that_are_there(keep: Keep) -> No
     path = keep("max_new_tokens = 500\n")
     assert invoke("config", "set", "min_new_tokens", "300").exit_code == 0
     result = invoke("config", "set", "max_new_tokens", "200")
-
     assert result.exit_code == 2
     assert error_line(result).startswith(f"{path}: min_new_tokens: expected at most")
 
@@ -157,7 +151,6 @@ def test_a_file_with_a_wrong_key_or_value_can_be_mended(keep: Keep) -> None:
 
 
 def test_an_empty_text_is_told_in_quotes(keep: Keep) -> None:
-    """Else it would not be seen."""
     path = keep("")
     result = invoke("config", "set", "regex", "")
     assert (result.exit_code, result.stderr) == (0, f'gpt2: regex is "" in {path}\n')
@@ -172,7 +165,6 @@ def test_what_is_not_there_cannot_be_taken_out(keep: Keep, key: str, code: int) 
 
 @pytest.mark.parametrize("command", ["set", "unset"])
 def test_quiet_says_nothing(keep: Keep, command: str) -> None:
-    """The exit code tells."""
     arguments = ["top_k", "5"] if command == "set" else ["top_k"]
     result = invoke("config", command, *arguments, "--quiet")
     assert (result.exit_code, result.output) == (0, "")

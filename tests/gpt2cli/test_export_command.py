@@ -16,9 +16,7 @@ def test_a_checkpoint_becomes_a_model_folder_and_is_told(
 ) -> None:
     """One note, and nothing on stdout."""
     out = tmp_path / "model"
-
     result = invoke("export", model_folders.checkpoint(), out)
-
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == f"gpt2: wrote {out}\n"
     assert read_model_folder(out).shape.n_positions == 33
@@ -34,69 +32,55 @@ def test_weights_that_are_left_out_are_told_in_one_line(
     source = write_checkpoint(tmp_path / "source", shape)
     tensors = {**make_tensors(shape), "v_head.summary.bias": np.ones(1, np.float32)}
     write_safetensors(source / "model.safetensors", tensors)
-
     if command == "export":
         result = invoke("export", source, tmp_path / "out")
     else:
         result = invoke("generate", "-m", source, "a", "-n", "1")
-
     assert result.exit_code == 0
     assert [line for line in result.stderr.splitlines() if "v_head" in line] == [
         "gpt2: v_head.* was left out; the language model does not use it"
     ]
 
 
-@pytest.mark.parametrize("precision", ["fp16", "int8", "int4"])
 def test_a_precision_is_what_the_folder_then_has(
-    model_folders: ModelFolders, tmp_path: pathlib.Path, precision: str
-) -> None:
-    """Any can be written, wherever it will run."""
-    out = tmp_path / "model"
-
-    result = invoke("export", model_folders.checkpoint(), out, "--precision", precision)
-
-    assert result.exit_code == 0
-    assert read_model_folder(out).precision == precision
-
-
-def test_quiet_and_check_say_nothing_where_all_is_well(
     model_folders: ModelFolders, tmp_path: pathlib.Path
 ) -> None:
-    """The full check has no news."""
-    result = invoke("export", model_folders.checkpoint(), tmp_path / "model", "--check", "-q")
-
+    """Wherever it will run; the full check has no news, and quiet says nothing."""
+    options = ("--precision", "fp16", "--check", "-q")
+    result = invoke("export", model_folders.checkpoint(), tmp_path / "model", *options)
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert read_model_folder(tmp_path / "model").precision == "fp16"
 
 
-def test_a_model_folder_is_no_source(model_folders: ModelFolders, tmp_path: pathlib.Path) -> None:
-    """It is exported already: a usage error."""
-    result = invoke("export", model_folders(), tmp_path / "model")
-
-    assert result.exit_code == 2
-    assert "already" in error_line(result)
-
-
-@pytest.mark.parametrize("source", ["/missing", "nobody"])
-def test_an_unknown_source_is_an_error_of_one_line(tmp_path: pathlib.Path, source: str) -> None:
-    """And nothing is left behind."""
-    result = invoke("export", source, tmp_path / "model", "--offline")
-
-    assert result.exit_code == 1
-    assert source in error_line(result)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_is_no_checkpoint_is_an_error_that_says_what_it_lacks(
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        ([], 2, "SOURCE"),
+        (["source"], 2, "OUT"),
+        (["{folder}", "{out}"], 2, "already"),
+        (["{checkpoint}", "{out}", "--revision", "main"], 2, "--revision"),
+        (["/missing", "{out}", "--offline"], 1, "/missing"),
+        (["nobody", "{out}", "--offline"], 1, "nobody"),
+        (["{empty}", "{out}"], 1, "config.json"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_exported_is_one_line_that_names_it(
+    model_folders: ModelFolders,
     tmp_path: pathlib.Path,
+    arguments: list[str],
+    code: int,
+    told: str,
 ) -> None:
-    """An empty folder has no config.json."""
-    source = tmp_path / "empty"
-    source.mkdir()
-
-    result = invoke("export", source, tmp_path / "model")
-
-    assert result.exit_code == 1
-    assert "config.json" in error_line(result)
+    """A model folder is exported already, a revision is the hub's; nothing is left behind."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    paths = {"empty": empty, "out": tmp_path / "out"}
+    paths |= {"folder": model_folders(), "checkpoint": model_folders.checkpoint()}
+    result = invoke("export", *(argument.format(**paths) for argument in arguments))
+    assert result.exit_code == code
+    assert told in error_line(result)
+    assert list(tmp_path.iterdir()) == [empty]
 
 
 def test_something_else_is_replaced_not_even_by_force(
@@ -106,26 +90,7 @@ def test_something_else_is_replaced_not_even_by_force(
     out = tmp_path / "work"
     out.mkdir()
     (out / "novel.txt").write_text("Once")
-
     result = invoke("export", model_folders.checkpoint(), out, "--force")
-
     assert result.exit_code == 1
     assert "work" in error_line(result)
     assert [path.name for path in tmp_path.rglob("*")] == ["work", "novel.txt"]
-
-
-@pytest.mark.parametrize("arguments", [[], ["source"]], ids=["none", "one"])
-def test_both_arguments_are_needed(arguments: list[str]) -> None:
-    """The missing one is named."""
-    result = invoke("export", *arguments)
-
-    assert result.exit_code == 2
-    assert ("OUT" if arguments else "SOURCE") in error_line(result)
-
-
-def test_a_revision_belongs_to_the_hub(model_folders: ModelFolders, tmp_path: pathlib.Path) -> None:
-    """A folder has none: a usage error."""
-    result = invoke("export", model_folders.checkpoint(), tmp_path / "m", "--revision", "main")
-
-    assert result.exit_code == 2
-    assert "--revision" in error_line(result)

@@ -39,7 +39,6 @@ class FullEngine(Engine):
 
 @pytest.fixture
 def prompts(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Return a file of six prompts."""
     path = tmp_path / "prompts"
     path.write_text("Once upon\nThe old man\nOnce upon\nShe\n\nIt was\n")
     return path
@@ -64,19 +63,6 @@ def test_a_batch_that_runs_out_keeps_its_records_and_can_be_resumed(
     assert invoke(*options, "-o", out, "--batch-size", "1", "--resume").exit_code == 0
     assert out.read_bytes() == whole.read_bytes()
     assert whole.read_bytes().startswith(kept)
-
-
-def test_a_batch_size_that_does_not_fit_is_halved_with_a_note(
-    starter_folder: pathlib.Path, prompts: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of 64 rows 8 are loaded."""
-    options = ("batch", prompts, "-m", starter_folder, *OPTIONS, "--batch-size", "64")
-    expected = invoke(*options).stdout
-    monkeypatch.setattr("gpt2cli.loading.Engine", FullEngine)
-    result = invoke(*options, "--stats")
-    assert (result.exit_code, result.stdout) == (0, expected)
-    assert result.stderr.startswith("gpt2: the memory of cpu holds 8 rows at once, not 64\n")
-    assert "\nbatch size 8\n" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Claims about opening the engine where a device fails."""
 
-import pathlib
 from typing import Literal
 
 import pytest
@@ -32,17 +31,14 @@ def test_a_device_that_nobody_named_falls_back_to_the_cpu_with_a_note(
 ) -> None:
     """With the reason, but on a machine that has no device: nobody expects it there."""
     asked, told = list[Device](), Told()
-
     _, why = open_engine(
         lambda device: _open(device, asked), choice, may_fall_back=True, listener=told
     )
-
     assert (asked, why) == (tried, reason)
     assert told.notes == ([f"running on the CPU, not on CUDA: {reason}"] if noted else [])
 
 
 def test_a_device_that_was_named_is_never_replaced() -> None:
-    """Device cuda runs there or fails."""
     asked, choice = list[Device](), DeviceChoice(_CUDA)
     with pytest.raises(DeviceError, match="no cuBLAS"):
         open_engine(
@@ -80,15 +76,6 @@ def test_a_batch_size_is_halved_whoever_chose_it(
     model = load_folder(str(model_folders()), max_slots=wanted, listener=told)
     assert model.engine.max_slots == 2
     assert told.notes == ["the memory of cpu holds 2 rows at once, not 16"]
-
-
-def test_fewer_slots_than_are_of_use_are_an_error(
-    monkeypatch: pytest.MonkeyPatch, model_folders: ModelFolders
-) -> None:
-    """As for the beams of a search."""
-    monkeypatch.setattr("gpt2cli.loading.Engine", _Tiny)
-    with pytest.raises(DeviceFullError):
-        load_folder(str(model_folders()), max_slots=16, min_slots=4)
 
 
 @pytest.mark.parametrize(("fewest", "asked"), [(1, [5, 2, 1]), (3, [5, 3]), (5, [5])])
@@ -133,19 +120,6 @@ def test_a_graph_that_a_device_runs_wrongly_is_refused_there(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_loaded_model_has_all_that_runs_it(starter_folder: pathlib.Path) -> None:
-    """Engine, tokenizer and sampler come from one folder."""
-    model = load_model(
-        ModelConfig(model=str(starter_folder), device="cpu", threads=1, offline=True),
-        max_slots=3,
-        listener=Told(),
-    )
-
-    assert (model.engine.max_slots, model.engine.threads) == (3, 1)
-    assert model.stored.folder.path == starter_folder
-    assert model.tokenizer.encode("Once upon") != []
-
-
 @pytest.mark.parametrize(
     ("asked", "kind", "chosen"),
     [("auto", "cpu", "fp32"), ("auto", "cuda", "fp16"), ("fp32", "cuda", "fp32")],
@@ -166,9 +140,7 @@ def test_fp16_on_the_cpu_is_refused() -> None:
 def test_an_fp16_folder_runs_on_the_cpu_with_a_note(model_folders: ModelFolders) -> None:
     """Nobody asked for that precision; the folder has no other."""
     told = Told()
-
     model = load_folder(str(model_folders(precision=Precision.FP16)), listener=told)
-
     assert model.stored.folder.precision == "fp16"
     assert len(told.notes) == 1 and "is fp16: the CPU computes it in fp32" in told.notes[0]
 

@@ -74,7 +74,6 @@ def test_without_a_faster_graph_the_cpu_runs_the_one_of_all(model_folders: Model
 
 
 def test_another_folder_is_refused(tmp_path: pathlib.Path) -> None:
-    """The error says what is missing."""
     assert read_error(tmp_path) == f"{tmp_path} is not a model folder: it has no export.json"
 
 
@@ -98,38 +97,25 @@ def test_a_damaged_manifest_is_refused(folder: pathlib.Path, content: bytes) -> 
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("model", {"n_layer": 1}),
-        ("model", None),
-        ("model", dict.fromkeys(_SIZES, 1) | {"n_layer": "1"}),
-        ("model", dict.fromkeys(_SIZES, 1) | {"n_layer": 0}),
-        ("source", None),
-        ("tokenizer", {}),
-        ("tokenizer", 1),
-        ("files", []),
-        ("files", {"config.json": 1}),
-        ("checked", [{}]),
-        ("checked", {}),
-        ("checked", [{"onnxruntime": 1, "provider": "x"}]),
-        ("precision", "fp33"),
-        ("precision", ["fp32"]),
-        ("files", {"config.json": {"size": "1", "sha256": ""}}),
-        ("files", {"config.json": {"size": 1}}),
-        *(("files", {name: {"size": 1, "sha256": ""}}) for name in _HOSTILE_NAMES),
-    ],
-)
-def test_a_manifest_of_another_form_is_refused(
-    folder: pathlib.Path, field: str, value: object
-) -> None:
-    """A field that is not of the agreed form is damage, not a traceback."""
-    change_manifest(folder, lambda manifest: manifest.update({field: value}))
-    assert "export.json is damaged" in read_error(folder)
-
-
-@pytest.mark.parametrize(
     ("part", "field", "value"),
     [
+        (None, "model", {"n_layer": 1}),
+        (None, "model", None),
+        (None, "model", dict.fromkeys(_SIZES, 1) | {"n_layer": "1"}),
+        (None, "model", dict.fromkeys(_SIZES, 1) | {"n_layer": 0}),
+        (None, "source", None),
+        (None, "tokenizer", {}),
+        (None, "tokenizer", 1),
+        (None, "checked", [{}]),
+        (None, "checked", {}),
+        (None, "checked", [{"onnxruntime": 1, "provider": "x"}]),
+        (None, "precision", "fp33"),
+        (None, "precision", ["fp32"]),
+        (None, "files", []),
+        (None, "files", {"config.json": 1}),
+        (None, "files", {"config.json": {"size": "1", "sha256": ""}}),
+        (None, "files", {"config.json": {"size": 1}}),
+        *((None, "files", {name: {"size": 1, "sha256": ""}}) for name in _HOSTILE_NAMES),
         ("model", "head_dim", 2**64),
         ("model", "n_layer", 2**63 - 1),
         ("model", "n_layer", 1001),
@@ -148,11 +134,11 @@ def test_a_manifest_of_another_form_is_refused(
         ("tokenizer", "special_tokens", [dict.fromkeys(_SPECIAL) | {"id": 1}]),
     ],
 )
-def test_a_value_that_export_never_writes_is_refused(
-    folder: pathlib.Path, part: str, field: str, value: object
+def test_a_value_that_export_never_writes_is_damage(
+    folder: pathlib.Path, part: str | None, field: str, value: object
 ) -> None:
-    """Before anything is built by it: a loop over 2^63 layers would never end."""
-    change_manifest(folder, lambda manifest: manifest[part].update({field: value}))
+    """Told before anything is built by it: a loop over 2^63 layers would never end."""
+    change_manifest(folder, lambda m: (m[part] if part else m).update({field: value}))
     error = read_error(folder)
     assert "export.json is damaged" in error
     assert error.endswith("; export again")
@@ -200,12 +186,8 @@ def test_a_file_that_went_away_is_damage(folder: pathlib.Path) -> None:
     assert read.find_damage() == "model.onnx cannot be read: No such file or directory"
 
 
-def test_no_generation_config_is_an_empty_one(small: ModelFolder) -> None:
-    """A checkpoint without generation_config.json sets nothing."""
+def test_the_generation_config_is_the_models_own(small: ModelFolder, starter: ModelFolder) -> None:
+    """Without generation_config.json nothing is set; the starter's has a temperature and top-k."""
     assert small.generation_config == {}
-
-
-def test_the_generation_config_is_the_models_own(starter: ModelFolder) -> None:
-    """The starter's file asks for temperature 0.7 and top-k 40."""
-    assert starter.generation_config["temperature"] == 0.7
-    assert starter.generation_config["top_k"] == 40
+    own = starter.generation_config
+    assert (own["temperature"], own["top_k"]) == (0.7, 40)

@@ -3,6 +3,7 @@
 import pathlib
 import re
 import shlex
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -39,12 +40,10 @@ def open_settings(*arguments: str) -> Settings:
 
 
 def take(*arguments: str) -> Mapping[str, Any]:
-    """Return the values of a command's options, by field."""
     return open_settings(*arguments).values
 
 
 def find_commands() -> Iterator[tuple[str, Any]]:
-    """Yield every command that does something, with its name."""
     groups = [("gpt2", typer.main.get_command(app))]
     while groups:
         name, command = groups.pop()
@@ -82,11 +81,6 @@ _OF_GENERATE: Final = {o.field: o for g in {*OF_A_PROMPT, *SETTABLE} for o in op
             ["-n", "5", "--min-new-tokens", "6"],
             "--min-new-tokens: expected at most --max-new-tokens, 5, found 6",
         ),
-        (["--beams", "2", "-N", "3"], "--samples: expected at most --beams, 2, found 3"),
-        (
-            ["--beams", "2", "--overflow", "slide"],
-            "--overflow: expected stop or error with --beams, found slide",
-        ),
         (["--temperatur", "1"], "--temperature"),
         (["more", "words"], "more"),
     ],
@@ -103,12 +97,15 @@ def test_a_wrong_value_is_one_line_that_names_the_flag_and_what_would_be_right(
 
 def test_the_ends_of_every_range_run(model_folders: ModelFolders) -> None:
     """All at once, and two tokens."""
-    low = ["-t", "1e-300", "-k", "0", "-p", "0", "--min-p", "0", "--typical-p", "1e-300"]
-    high = ["-t", "1e300", "-k", f"{10**30}", "-p", "1", "--min-p", "1", "--typical-p", "1"]
-    low += ["--repetition-penalty", "1e-300", "--presence-penalty", "-2", "--seed", "0"]
-    high += ["--repetition-penalty", "1e300", "--presence-penalty", "2", "--seed", f"{2**53 - 1}"]
+    few, many = "5e-324", "1.7976931348623157e308"
+    low = ["-t", few, "-k", "0", "-p", "0", "--min-p", "0", "--typical-p", few]
+    high = ["-t", many, "-k", f"{10**400}", "-p", "1", "--min-p", "1", "--typical-p", "1"]
+    low += ["--repetition-penalty", few, "--presence-penalty", "-2", "--seed", "0"]
+    high += ["--repetition-penalty", many, "--presence-penalty", "2", "--seed", f"{2**53 - 1}"]
     low += ["--frequency-penalty", "-2", "--no-repeat-ngram", "0", "--logprobs", "0", "--json"]
-    high += ["--frequency-penalty", "2", "--no-repeat-ngram", "9", "--logprobs", "20", "--json"]
+    high += ["--frequency-penalty", "2", "--no-repeat-ngram", f"{10**400}", "--logprobs", "20"]
+    low += ["--logit-bias", "5=-100"]
+    high += ["--logit-bias", "5=100", "--json"]
     for arguments in (low, high, ["--beams", "256", "--length-penalty", "-10"]):
         result = invoke("generate", "x", "-m", model_folders(), "-q", "-n", "2", *arguments)
         assert (result.exit_code, result.stderr) == (0, "")
@@ -164,9 +161,9 @@ def test_what_can_be_kept_is_what_the_contract_says() -> None:
         ("greedy", "true", "off", "--greedy", True, False),
         ("ignore_eos", "false", "yes", "--no-ignore-eos", False, True),
         ("overflow", '"slide"', "error", "--overflow=slide", "slide", "stop"),
-        ("stop", '["a", "b"]', '["c", "d"]', "--stop=e", ("e",), ["f"]),
+        ("stop", r"""["\n", '\n']""", r'["\n", "d"]', "--stop=e", ("e",), ["f"]),
         ("logit_bias", '["1=1"]', "2=2", "--logit-bias=3=3", (("3", 3.0),), {"4": 4.0}),
-        ("regex", '"a"', "b", "--regex=c", "c", "d"),
+        ("regex", r"'\d\n'", r"\n\d", "--regex=c", "c", "d"),
     ],
 )
 def test_a_record_comes_before_a_flag_that_before_the_environment_that_before_the_file(
@@ -181,7 +178,7 @@ def test_a_record_comes_before_a_flag_that_before_the_environment_that_before_th
     for spelled in (field, option.name):  # with dashes, too
         keep(f"{spelled} = {toml}\n")
         from_file = take()[field]
-        assert from_file != option.default or field == "ignore_eos"
+        assert from_file == option.read(tomllib.loads(f"key = {toml}")["key"])
     monkeypatch.setenv(name, "")
     assert take()[field] == from_file
     monkeypatch.setenv(name, variable)
@@ -196,36 +193,6 @@ def test_the_file_comes_before_the_model(keep: Keep) -> None:
     keep("top_k = 5\n")
     settings = open_settings().with_model({"top_k": 3, "top_p": 0.5})
     assert (settings.values["top_k"], settings.from_model) == (5, {"top_p": 0.5})
-
-
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ("a b", ("a b",)),
-        (r"\n", ("\n",)),
-        ('["a b", "\\n"]', ("a b", "\n")),
-        (r'["\\n"]', (r"\n",)),
-    ],
-)
-def test_a_variable_of_a_repeatable_option_holds_one_value_or_a_json_array(
-    monkeypatch: pytest.MonkeyPatch, text: str, meant: tuple[str, ...]
-) -> None:
-    """Never cut at white space; the shell has its own quotes, and JSON its own escapes."""
-    monkeypatch.setenv("GPT2_STOP", text)
-    assert take()["stop"] == meant
-
-
-@pytest.mark.parametrize(
-    ("toml", "meant"), [('"a b"', ("a b",)), (r'"\n"', ("\n",)), (r"'\n'", (r"\n",))]
-)
-def test_a_key_has_the_escapes_of_toml_alone(
-    keep: Keep, monkeypatch: pytest.MonkeyPatch, toml: str, meant: tuple[str, ...]
-) -> None:
-    """And a pattern's backslashes are its own, wherever it is kept."""
-    keep(f"""stop = {toml}\nregex = '"\\d\\n"'\n""")
-    assert (take()["stop"], take()["regex"]) == (meant, r'"\d\n"')
-    monkeypatch.setenv("GPT2_REGEX", r"\d\n")
-    assert take()["regex"] == r"\d\n"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +211,6 @@ def test_what_is_no_value_is_an_error_that_names_the_variable_or_the_file_and_ke
     from_file = invoke("generate", "x", "-m", "/missing")
     monkeypatch.setenv(f"GPT2_{key.upper()}", text)
     from_environment = invoke("generate", "x", "-m", "/missing")
-
     assert (from_file.exit_code, from_environment.exit_code) == (2, 2)
     forms = ('an object {"ID_OR_TEXT": number, …}', "ID_OR_TEXT=NUMBER")
     assert error_line(from_file) == f"{path}: {key}: {reason.replace('{}', forms[0])}"
@@ -288,7 +254,6 @@ def test_an_unknown_key_is_an_error_that_says_what_was_meant(
     with pytest.raises(UsageError) as caught:
         find_option(name)
     assert str(caught.value) == f"there is no setting {name}; {hint}"
-
     path = keep(f'"{name}" = 1\n')
     told = f"{path}: {caught.value}; `gpt2 config unset {shlex.quote(name)}` removes it"
     assert error_line(invoke("generate", "x", "-m", "/missing")) == " ".join(told.split())
@@ -320,7 +285,6 @@ def test_a_model_that_is_not_there_offline_says_what_forbids_the_network(
         f"{missing} --offline (offline mode is set by",
         "; --no-offline overrules it)",
     )
-
     assert error_line(invoke(*model, "--offline")) == f"{missing} --offline"
     path = keep("offline = true\n")
     assert error_line(invoke(*model)) == f"{set_by} {path}: offline{overruled}"

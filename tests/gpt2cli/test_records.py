@@ -100,12 +100,10 @@ def test_logprobs_come_last_with_a_tokens_bytes_where_they_are_no_text(model: Lo
 def test_any_text_is_one_line_that_reads_back(text: str) -> None:
     """Newlines and controls are escaped, the rest is written as it is."""
     line = format_record({"prompt": text, "seed": LARGEST_SEED})
-
     assert line.endswith("}\n")
     assert line.count("\n") == 1
     assert json.loads(line) == {"prompt": text, "seed": LARGEST_SEED}
 
 
 def test_letters_beyond_ascii_are_not_escaped() -> None:
-    """A person can read them, and grep finds them."""
     assert format_record({"prompt": "é日本👩‍🚀"}) == '{"prompt": "é日本👩‍🚀"}\n'

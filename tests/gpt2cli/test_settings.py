@@ -27,7 +27,6 @@ def give(*layers: dict[str, Any], own: dict[str, Any] | None = None) -> Settings
 def test_nothing_given_is_what_is_built_in() -> None:
     """And nothing is the model's then."""
     settings = give({}, {})
-
     assert settings.make(SamplingConfig) == SamplingConfig()
     assert settings.from_model == {}
 
@@ -36,7 +35,6 @@ def test_the_user_comes_before_the_model_and_the_model_before_what_is_built_in()
     """Each value by itself; what is told as the model's is only what is used of it."""
     own = {"temperature": 0.7, "top_p": 0.9, "min_p": 0.1}
     settings = give({"temperature": 0.5}, {"temperature": 0.6}, own=own)
-
     assert settings.make(SamplingConfig) == SamplingConfig(temperature=0.5, top_p=0.9, min_p=0.1)
     assert settings.from_model == {"top_p": 0.9, "min_p": 0.1}
     assert not give({"temperature": 0}, own={"temperature": 0.7}).make(SamplingConfig).draws
@@ -46,7 +44,6 @@ def test_each_configuration_takes_its_own_values() -> None:
     """Others in the same file or of the same command are passed over."""
     given = {"top_k": 3, "stop": ("a",), "overflow": Overflow.SLIDE, "seed": 1}
     settings = give(given, own={"top_p": 0.5, "max_new_tokens": 9, "eos_token_id": 0})
-
     assert settings.make(SamplingConfig) == SamplingConfig(top_k=3, top_p=0.5)
     assert settings.make(GenerationConfig) == GenerationConfig(
         stop=("a",), overflow=Overflow.SLIDE, max_new_tokens=9
@@ -84,16 +81,14 @@ def test_what_is_not_the_models_to_say_is_ignored(own: dict[str, Any]) -> None:
 def test_a_wrong_value_of_the_models_is_the_models_error(own: dict[str, Any]) -> None:
     """It names the file, the option and the value; the user gave none of it."""
     (name,) = own
-
     with pytest.raises(ModelError, match=rf"generation_config\.json: {name}: expected .+ found"):
         give(own=own)
 
 
 def test_the_models_names_are_hugging_faces() -> None:
-    """Two of ours are other ones, or not in it."""
-    own = {"typical_p": 0.5, "no_repeat_ngram_size": 3, "min_new_tokens": 2}
-
-    expected = SamplingConfig(typical_p=0.5, no_repeat_ngram=3)
+    """Two of ours are other ones, or not in it; JSON writes 1.0 as 1."""
+    own = {"typical_p": 1, "no_repeat_ngram_size": 3, "min_new_tokens": 2, "temperature": 2}
+    expected = SamplingConfig(typical_p=1.0, no_repeat_ngram=3, temperature=2.0)
     assert give(own=own).make(SamplingConfig) == expected
     assert give(own=own).make(GenerationConfig) == GenerationConfig(min_new_tokens=2)
 
@@ -115,7 +110,6 @@ def test_the_models_limits_give_way_to_each_other_and_to_the_users(
 ) -> None:
     """As in Hugging Face, where a completion never has more than the most."""
     config = give(given, own=own).make(GenerationConfig)
-
     assert (config.min_new_tokens, config.max_new_tokens) == (least, most)
 
 
@@ -129,13 +123,7 @@ def test_limits_of_the_users_that_contradict_are_a_usage_error() -> None:
 def test_a_wrong_value_does_not_matter_where_the_user_said_it() -> None:
     """The model's own is not looked at then."""
     settings = give({"top_k": 5}, own={"top_k": -1})
-
     assert (settings.values["top_k"], settings.from_model) == (5, {})
-
-
-def test_a_whole_number_is_a_number_for_the_model() -> None:
-    """JSON writes 1.0 as 1."""
-    assert give(own={"temperature": 1}).make(SamplingConfig) == SamplingConfig()
 
 
 def test_what_the_user_gave_is_taken_back() -> None:

@@ -62,7 +62,6 @@ def test_what_is_written_in_parts_is_what_would_be_written_at_once(count: int) -
     parts = list(format_in_parts({**record, "items": iter(items)}))
     assert "".join(parts) == json.dumps(record, ensure_ascii=False) + "\n"
     assert max(map(len, parts)) < 40 * 1024
-
     texts = [str(number) for number in range(count)]
     assert "".join(join_in_parts(texts, ", ")) == ", ".join(texts)
 

@@ -61,7 +61,6 @@ def test_one_trailing_newline_is_dropped_and_nothing_else_is_changed(
     """From a file and from stdin alike, which a dash means too, also among files."""
     file = tmp_path / "text"
     file.write_bytes(raw)
-
     assert read(stdin=pipe(raw)) == read("-", stdin=pipe(raw)) == [NamedText(None, text)]
     expected = [NamedText(str(file), text), NamedText("-", text)]
     assert read(None, file, DASH, stdin=pipe(raw)) == expected
@@ -82,7 +81,6 @@ def test_stdin_is_read_in_as_many_pieces_as_it_comes_in(tmp_path: pathlib.Path) 
     file = tmp_path / "long"
     text = "a" + "é" * 70_000
     file.write_text(text, encoding="utf-8")
-
     with file.open("rb") as stream:
         assert read(stdin=stream.fileno()) == [NamedText(None, text)]
 
@@ -98,7 +96,6 @@ def test_an_argument_is_the_text_as_it_stands_and_stdin_is_left_alone(
 def test_files_come_in_their_order_and_leave_stdin_alone(
     silent: int, tmp_path: pathlib.Path
 ) -> None:
-    """With their names."""
     first, second = tmp_path / "b", tmp_path / "a"
     first.write_bytes(b"x")
     second.write_bytes(b"y")
@@ -159,7 +156,6 @@ def test_a_file_that_is_not_utf8_is_an_error_that_names_the_byte(
     """Nothing is replaced in silence."""
     file = tmp_path / "text"
     file.write_bytes(raw)
-
     with pytest.raises(PromptError, match=rf"not valid UTF-8 \(byte {index}\)"):
         read(None, file)
 

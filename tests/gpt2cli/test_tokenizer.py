@@ -207,13 +207,11 @@ CHARACTERS = st.sampled_from("aZ9'.!~ \n\t\r\u00a0\u2003\u3000\x1c\x85é日👩\
 
 @pytest.fixture(scope="module")
 def whole(gpt2_folder: ModelFolder) -> tokenizers.Tokenizer:
-    """Return the library's own tokenizer of GPT-2's vocabulary."""
     return tokenizers.Tokenizer.from_file(str(gpt2_folder.tokenizer_file))
 
 
 @pytest.fixture(scope="module")
 def cutter(whole: tokenizers.Tokenizer) -> Cutter:
-    """Return what cuts for it."""
     return cutter_of(whole)
 
 

@@ -8,20 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt2cli.errors import PromptError
+from gpt2cli.model_folder import ModelFolder
 from gpt2cli.tokenizer import Tokenizer
 from gpt2cli.tokens import parse_ids
-from tests.checkpoints import END_OF_TEXT, GPT2_VOCAB_SIZE, CheckpointShape, write_tokenizer
+from tests.checkpoints import END_OF_TEXT, write_tokenizer
 from tests.gpt2cli.folders import bare_folder
 from tests.gpt2cli.runner import error_line, invoke
-from tests.model_folders import ModelFolders
 
 HOSTILE = '[/red] [bold]x \x1b[31m\u2028a\u202eb\r\nc\t"\\ 👩‍🚀 日本\x00\x85'
-
-
-@pytest.fixture(scope="module")
-def gpt2(model_folders: ModelFolders) -> pathlib.Path:
-    """Return a model folder with GPT-2's real vocabulary."""
-    return model_folders(CheckpointShape(1, 1, 16, 8, GPT2_VOCAB_SIZE), tokenizer="gpt2")
 
 
 def run(model: pathlib.Path, *arguments: str | pathlib.Path) -> bytes:
@@ -31,19 +25,31 @@ def run(model: pathlib.Path, *arguments: str | pathlib.Path) -> bytes:
     return result.stdout_bytes
 
 
-def test_each_line_is_an_id_and_its_text(gpt2: pathlib.Path) -> None:
-    """The ids are those of OpenAI's encoder.json: `Hello` 15496, ` world` 995, newline 198."""
-    assert run(gpt2, "Hello world\n") == b'15496\t"Hello"\n995\t" world"\n198\t"\\n"\n'
+@pytest.fixture
+def gpt2(gpt2_folder: ModelFolder) -> pathlib.Path:
+    return gpt2_folder.path
 
 
 @pytest.mark.parametrize(
-    ("option", "expected"), [("--ids", b"15496 995\n"), ("--count", b"2\n")], ids=str
+    ("arguments", "expected"),
+    [
+        # OpenAI's encoder.json: `Hello` 15496, ` world` 995, newline 198.
+        (["Hello world\n"], b'15496\t"Hello"\n995\t" world"\n198\t"\\n"\n'),
+        (["Hello world", "--ids"], b"15496 995\n"),
+        (["Hello world", "--count"], b"2\n"),
+        # An empty text has not even BOS, which only a model needs.
+        ([""], b""),
+        (["", "--ids"], b"\n"),
+        (["", "--count"], b"0\n"),
+        # A part of a character, which a pipe may join with what follows.
+        (["--decode", "33768"], b"\xe6\x97"),
+    ],
+    ids=str,
 )
-def test_ids_and_their_number_can_be_had_alone(
-    gpt2: pathlib.Path, option: str, expected: bytes
+def test_lines_ids_their_number_or_a_text_is_what_is_printed(
+    gpt2: pathlib.Path, arguments: list[str], expected: bytes
 ) -> None:
-    """On one line."""
-    assert run(gpt2, "Hello world", option) == expected
+    assert run(gpt2, *arguments) == expected
 
 
 def test_a_record_has_ids_texts_and_the_model(gpt2: pathlib.Path) -> None:
@@ -56,16 +62,6 @@ def test_a_record_has_ids_texts_and_the_model(gpt2: pathlib.Path) -> None:
         {"id": 98, "text": "�", "bytes": [0xA5]},
     ]
     assert record["ids"] == [64, 33768, 98]
-
-
-@pytest.mark.parametrize(
-    ("option", "expected"), [(None, b""), ("--ids", b"\n"), ("--count", b"0\n")], ids=str
-)
-def test_an_empty_text_has_no_token(
-    gpt2: pathlib.Path, option: str | None, expected: bytes
-) -> None:
-    """Not even BOS, which only a model needs."""
-    assert run(gpt2, "", *([] if option is None else [option])) == expected
 
 
 def test_every_line_is_one_token_whatever_the_text_holds(gpt2: pathlib.Path) -> None:
@@ -91,22 +87,15 @@ def test_a_special_token_becomes_its_name_again(gpt2: pathlib.Path) -> None:
     assert run(gpt2, "--decode", "64 50256 65") == f"a{END_OF_TEXT}b".encode()
 
 
-def test_a_part_of_a_character_is_its_bytes(gpt2: pathlib.Path) -> None:
-    """Which a pipe may join with what follows."""
-    assert run(gpt2, "--decode", "33768") == b"\xe6\x97"
-
-
 @pytest.mark.parametrize("ids", ["15496 995", "15496,995", "[15496, 995]", "15496\n\t995\r\n"])
 def test_ids_stand_apart_by_space_or_commas_or_are_a_json_list(
     gpt2: pathlib.Path, ids: str
 ) -> None:
-    """As one argument or several."""
     assert run(gpt2, "--decode", ids) == b"Hello world"
 
 
 @given(st.lists(st.integers(0, 10**17)))
 def test_a_list_of_ids_is_read_as_json_would(ids: list[int]) -> None:
-    """Whatever their number and size."""
     assert list(parse_ids(json.dumps(ids))) == ids
 
 

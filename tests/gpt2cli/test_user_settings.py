@@ -30,7 +30,6 @@ def path(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pat
 
 
 def keep(path: pathlib.Path, text: str | bytes) -> None:
-    """Write the config file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
 
@@ -39,14 +38,15 @@ def test_a_variable_is_the_key_in_capitals(monkeypatch: pytest.MonkeyPatch) -> N
     """An empty one says nothing, as one that is not there."""
     monkeypatch.setenv("GPT2_TOP_K", "5")
     monkeypatch.setenv("GPT2_SEED", "")
-
     assert variable_of("top_k") == "GPT2_TOP_K"
     assert [read_variable(key) for key in ("top_k", "seed", "stop")] == ["5", None, None]
 
 
 def test_no_file_has_no_keys(path: pathlib.Path) -> None:
-    """Nor has an empty one."""
+    """Nor has an empty one; to remove what was never kept makes no folder."""
     assert read_config() == {}
+    assert not remove_setting("top_k")
+    assert not path.parent.exists()
     keep(path, "")
     assert read_config() == {}
 
@@ -101,10 +101,8 @@ def test_writing_leaves_comments_and_other_keys(path: pathlib.Path) -> None:
     """Also the spelling of a key that is there, and the file's mode."""
     keep(path, "# mine\ntop-k = 5  # few\n\nseed = 1\n")
     path.chmod(0o600)
-
     write_setting("top_k", 7)
     write_setting("stop", ["a"])
-
     expected = '# mine\ntop-k = 7  # few\n\nseed = 1\nstop = ["a"]\n'
     assert path.read_text(encoding="utf-8") == expected
     assert path.stat().st_mode & 0o777 == 0o600
@@ -114,7 +112,6 @@ def test_writing_leaves_comments_and_other_keys(path: pathlib.Path) -> None:
 def test_removing_leaves_comments_and_other_keys(path: pathlib.Path) -> None:
     """And tells whether there was anything to remove."""
     keep(path, "# mine\ntop-k = 5\nseed = 1  # one\n")
-
     assert remove_setting("top_k")
     assert not remove_setting("top_k")
     assert path.read_text(encoding="utf-8") == "# mine\nseed = 1  # one\n"
@@ -128,18 +125,11 @@ def test_beside_a_file_that_cannot_be_understood_nothing_changes(
     keep(path, text)
     os.utime(path.parent, (1, 1))
     before = (path.read_bytes(), path.stat(), path.parent.stat().st_mtime)
-
     with pytest.raises(UsageError, match=str(path)):
         write_setting("top_k", 5)
     with pytest.raises(UsageError, match=str(path)):
         remove_setting("top_k")
     assert (path.read_bytes(), path.stat(), path.parent.stat().st_mtime) == before
-
-
-def test_to_remove_what_was_never_kept_makes_no_folder(path: pathlib.Path) -> None:
-    """There is nothing to remove."""
-    assert not remove_setting("top_k")
-    assert not path.parent.exists()
 
 
 @posix
