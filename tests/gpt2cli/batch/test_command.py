@@ -35,37 +35,48 @@ def batch(model_folders: ModelFolders, tmp_path: pathlib.Path) -> Batch:
 # Records and their options
 
 
+OWN: list[tuple[Record, list[str]]] = [
+    ({"greedy": True}, ["--greedy"]),
+    ({"temperature": 1.5, "top_k": 3, "seed": 9}, ["-t", "1.5", "-k", "3", "--seed", "9"]),
+    ({"top_p": 0.5}, ["-p", "0.5"]),
+    ({"min_p": 0.2, "top_k": 0}, ["--min-p", "0.2", "-k", "0"]),
+    ({"typical_p": 0.3, "top_k": 0}, ["--typical-p", "0.3", "-k", "0"]),
+    ({"repetition_penalty": 3}, ["--repetition-penalty", "3"]),
+    ({"presence_penalty": 1.5}, ["--presence-penalty", "1.5"]),
+    ({"frequency_penalty": -1}, ["--frequency-penalty", "-1"]),
+    ({"no_repeat_ngram": 1}, ["--no-repeat-ngram", "1"]),
+    (
+        {"logit_bias": {"e": 5, "262": -2.5, "\n": 3}},
+        ["--logit-bias", "e=5", "--logit-bias", "262=-2.5", "--logit-bias", r"\n=3"],
+    ),
+    ({"ban": ["e", "\n"]}, ["--ban", "e", "--ban", r"\n"]),
+    ({"max_new_tokens": 0}, ["-n", "0"]),
+    ({"min_new_tokens": 9, "stop": "e"}, ["--min-new-tokens", "9", "-s", "e"]),
+    ({"stop": ["a", "z"]}, ["-s", "a", "-s", "z"]),
+    ({"max_new_tokens": 600, "overflow": "error"}, ["-n", "600", "--overflow", "error"]),
+    ({"beams": 3}, ["--beams", "3"]),
+    ({"beams": 2, "length_penalty": -2}, ["--beams", "2", "--length-penalty", "-2"]),
+    ({"logprobs": 1, "seed": 3}, ["--logprobs", "1", "--seed", "3"]),
+]
+
+
 def test_each_record_has_its_own_options(
     starter_folder: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    """Side by side in one batch, and each as `generate` does it by its flags."""
-    prompt = "Once upon a time"
-    own: list[tuple[Record, list[str]]] = [
-        ({"greedy": True}, ["--greedy"]),
-        ({"temperature": 1.5, "top_k": 3, "seed": 9}, ["-t", "1.5", "-k", "3", "--seed", "9"]),
-        ({"top_p": 0.5, "seed": 8}, ["-p", "0.5", "--seed", "8"]),
-        ({"min_p": 0.2, "top_k": 0, "seed": 8}, ["--min-p", "0.2", "-k", "0", "--seed", "8"]),
-        ({"repetition_penalty": 3, "seed": 8}, ["--repetition-penalty", "3", "--seed", "8"]),
-        ({"max_new_tokens": 0}, ["-n", "0"]),
-        ({"stop": ["a", "z"], "seed": 8}, ["-s", "a", "-s", "z", "--seed", "8"]),
-        ({"max_new_tokens": 600, "overflow": "error"}, ["-n", "600", "--overflow", "error"]),
-    ]
-    file = write(tmp_path / "in.jsonl", [{"prompt": prompt, **record} for record, _ in own])
-    done = read(invoke("batch", file, "-m", starter_folder, "-n", "12"))
-    for record, (_, flags) in zip(done, own, strict=True):
-        result = invoke("generate", prompt, "-m", starter_folder, "-n", "12", "--json", *flags)
+    """Side by side in one batch, each as `generate` does it by its flags, and none as without."""
+    seeded: Record = {"prompt": "Once upon a time", "seed": 8}
+    file = write(tmp_path / "in.jsonl", [seeded, *({**seeded, **record} for record, _ in OWN)])
+    plain, *done = read(invoke("batch", file, "-m", starter_folder, "-n", "30"))
+    usual = ("-m", starter_folder, "-n", "30", "--json", "--seed", "8")
+    for record, (_, flags) in zip(done, OWN, strict=True):
+        result = invoke("generate", "Once upon a time", *usual, *flags)
         if result.exit_code:
             told = error_line(result).replace("--max-new-tokens", "max_new_tokens")
             assert record["error"] == told
         else:
-            ignored = {"index", "seed"} if "--seed" not in flags else {"index"}
             [single] = read(result)
-            assert without(record, ignored) == without(single, ignored)
-
-
-def without(record: Record, keys: set[str]) -> Record:
-    """Return a record without some keys."""
-    return {key: value for key, value in record.items() if key not in keys}
+            assert {**record, "index": 0} == single
+            assert record["completion"] != plain["completion"], flags
 
 
 @pytest.mark.parametrize("written", ["jsonl", "text"])
@@ -198,7 +209,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: pathlib.Path) -> None:
     [
         (["--batch-size", "257"], "--batch-size: expected"),
         (["--batch-size", "many"], "--batch-size: expected"),
-        (["--seed", "-1"], "--seed: expected"),
+        (["--file", "x"], "give FILE as the argument or by --file, not both"),
         (["--resume"], "--resume: expected --output FILE"),
         (["--resume", "-o", "-"], "--resume: - is not a file that can be continued"),
     ],
@@ -207,7 +218,6 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: pathlib.Path) -> None:
 def test_wrong_usage_is_told_before_a_model_is_looked_for(
     batch: Batch, options: list[str], told: str
 ) -> None:
-    """In one line, with exit code 2."""
     result = batch(b"z\n", *options, model=pathlib.Path("no/such"))
     assert result.exit_code == 2
     assert error_line(result).startswith(told)
@@ -227,13 +237,9 @@ def test_a_file_gets_what_stdout_would(batch: Batch, tmp_path: pathlib.Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines", "out", "out.resume.json"]
 
 
-@pytest.mark.parametrize("name", ["lines", "link", "other"])
-def test_the_input_is_never_overwritten(batch: Batch, tmp_path: pathlib.Path, name: str) -> None:
-    """By its own name, by a link, or as the journal of the output."""
-    file = tmp_path / ("lines" if name != "other" else "other.resume.json")
-    if name == "link":
-        (tmp_path / "link").symlink_to(file)
-    result = batch(b"z\n", "-o", tmp_path / name, name=file.name)
+def test_the_journal_never_overwrites_the_input(batch: Batch, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "other.resume.json"
+    result = batch(b"z\n", "-o", tmp_path / "other", name=file.name)
     assert result.exit_code == 2
     assert error_line(result).endswith("is the input")
     assert file.read_text() == "z\n"

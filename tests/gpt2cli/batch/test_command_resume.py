@@ -1,8 +1,10 @@
 """Claims about `gpt2 batch --resume`, in this process: what goes on, and what is refused."""
 
+import json
 import pathlib
 import shutil
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from typer.testing import Result
@@ -23,12 +25,10 @@ class Batch:
 
     @property
     def journal(self) -> pathlib.Path:
-        """The journal beside the output."""
         return self.out.with_name("out.resume.json")
 
     @property
     def files(self) -> tuple[bytes, bytes]:
-        """What output and journal hold."""
         return self.out.read_bytes(), self.journal.read_bytes()
 
     def run(
@@ -65,23 +65,16 @@ def broken(batch: Batch) -> Batch:
     return batch
 
 
-@pytest.mark.parametrize("options", [[], ["--format", "text"], ["--seed", "9"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [[], ["--ban", r"\n", "--logit-bias", "z=1", "--logprobs", "1"]], ids=" ".join
+)
 def test_it_ends_with_the_bytes_of_a_run_in_one_go(batch: Batch, options: list[str]) -> None:
-    """The seed that was random goes on too; 1 tells of the error that was done before."""
+    """The seed that was random goes on too, at another speed; 1 tells of the error before."""
     assert batch.run(*options).exit_code == 1
     whole = batch.files
     batch.break_off()
-    assert batch.run(*options, "--resume").exit_code == 1
+    assert batch.run(*options, "--resume", "--batch-size", "3", "--threads", "2").exit_code == 1
     assert batch.files == whole
-
-
-def test_speed_may_be_another(broken: Batch) -> None:
-    """Batch size and threads change no byte, and are not asked about."""
-    result = broken.run("--resume", "--batch-size", "3", "--threads", "1")
-    resumed = broken.files
-    assert result.exit_code == 1
-    broken.run("--seed", "3")
-    assert broken.files == resumed
 
 
 def test_the_same_records_may_come_from_elsewhere(broken: Batch, tmp_path: pathlib.Path) -> None:
@@ -91,27 +84,10 @@ def test_the_same_records_may_come_from_elsewhere(broken: Batch, tmp_path: pathl
     same = ("-m", broken.model, "-n", "6", "--ignore-eos", "-q", "-o", broken.out, "--resume")
     as_text = invoke("batch", broken.file, *same)
     assert "begun with jsonl true, now it is false" in error_line(as_text)
-    assert invoke("batch", copy, *same).exit_code == 1
+    assert invoke("batch", "--file", copy, *same).exit_code == 1
     resumed = broken.files
     broken.run("--seed", "3")
     assert broken.files == resumed
-
-
-def test_a_complete_run_changes_nothing(batch: Batch) -> None:
-    """And succeeds, if no record of it was an error."""
-    batch.file.write_bytes(RECORDS.replace(b"{bad\n", b""))
-    assert batch.run().exit_code == 0
-    whole = batch.files
-    assert batch.run("--resume").exit_code == 0
-    assert batch.files == whole
-
-
-def test_the_summary_tells_what_was_done_before(broken: Batch) -> None:
-    """Beside what was made now."""
-    same = ("--ignore-eos", "--jsonl", "-n", "6", "-o", broken.out)
-    result = invoke("batch", broken.file, "-m", broken.model, *same, "--resume")
-    assert result.stderr.startswith("gpt2: 2 records, 12 tokens in ")
-    assert result.stderr.endswith("; 2 of the input were done before, 1 error among them\n")
 
 
 @pytest.mark.parametrize("form", ["jsonl", "text"])
@@ -144,6 +120,9 @@ def test_an_error_that_arose_in_the_run_counts_when_it_is_gone_on_with(
     ("options", "told"),
     [
         (["-t", "0.5"], "temperature 1.0, now it is 0.5"),
+        (["--beams", "2"], "beams 1, now it is 2"),
+        (["--logprobs", "1"], "logprobs null, now it is 1"),
+        (["--logit-bias", "z=2"], 'logit_bias [], now it is [["z", 2.0]];'),
         (["-s", "a", "-s", r"\n"], r'stop [], now it is ["a", "\n"];'),
         (["--format", "text"], 'format "jsonl", now it is "text"'),
         (["--null"], "null false, now it is true"),
@@ -162,65 +141,25 @@ def test_other_options_are_refused_with_both_values(
     assert broken.files == before
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "told"),
+    [
+        ("generation_config.json", {"top_k": 3}, "generation_config top_k null, now it is 3"),
+        ("export.json", {"source": {"path": "/b"}}, "source "),
+    ],
+)
 def test_another_model_of_the_same_name_is_refused(
-    batch: Batch,
-    model_folders: ModelFolders,
-    tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
+    batch: Batch, tmp_path: pathlib.Path, name: str, change: dict[str, Any], told: str
 ) -> None:
-    """A local checkpoint whose files were changed is another one."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    checkpoint = tmp_path / "checkpoint"
-    shutil.copytree(model_folders.checkpoint(), checkpoint)
-    assert batch.run(model=checkpoint).exit_code == 1
-    before = batch.break_off()
-    config = checkpoint / "config.json"
-    config.write_text(config.read_text() + "\n")
-    result = batch.run("--resume", model=checkpoint)
-    assert result.exit_code == 2
-    assert error_line(result).startswith(
-        "--resume: the run was begun with source files config.json ["
-    )
-    assert batch.files == before
-
-
-def test_other_settings_of_the_model_are_refused(batch: Batch, tmp_path: pathlib.Path) -> None:
-    """Its generation_config.json, as far as it is used."""
-    model = tmp_path / "model"
-    shutil.copytree(batch.model, model)
+    """Of a checkpoint whose files were changed, or with other settings of its own."""
+    model = pathlib.Path(shutil.copytree(batch.model, tmp_path / "model"))
     batch.run(model=model)
-    before = batch.break_off()
-    (model / "generation_config.json").write_text('{"top_k": 3}')
+    before, file = batch.break_off(), model / name
+    file.write_text(json.dumps((json.loads(file.read_text()) if file.exists() else {}) | change))
     result = batch.run("--resume", model=model)
     assert result.exit_code == 2
-    assert "begun with generation_config top_k null, now it is 3" in error_line(result)
+    assert error_line(result).startswith(f"--resume: the run was begun with {told}")
     assert batch.files == before
-
-
-def test_the_same_input_by_another_way_is_the_same(broken: Batch) -> None:
-    """By --file instead of the argument; not by both."""
-    assert broken.run("--resume").exit_code == 1
-    whole = broken.files
-    broken.break_off()
-    same = ("-n", "6", "--ignore-eos", "-q", "--jsonl", "-o", broken.out, "--resume")
-    by_option = invoke("batch", "--file", broken.file, "-m", broken.model, *same)
-    assert (by_option.exit_code, broken.files) == (1, whole)
-    both = broken.run("--resume", "--file", str(broken.file))
-    assert both.exit_code == 2
-    assert error_line(both).startswith("give FILE as the argument or by --file, not both")
-
-
-def test_another_input_is_refused(broken: Batch) -> None:
-    """The record that is not the same is named; records that come after may change."""
-    before = broken.files
-    broken.file.write_bytes(RECORDS.replace(b"{bad", b"{BAD"))
-    result = broken.run("--resume")
-    assert result.exit_code == 1
-    assert error_line(result) == (
-        "--resume: record 1 of the input is not the same as before; use the same input, or start "
-        "over without --resume"
-    )
-    assert broken.files == before
 
 
 def test_a_file_without_a_journal_and_a_damaged_one_are_refused(broken: Batch) -> None:

@@ -97,7 +97,6 @@ def test_a_version_with_other_options_is_told_by_its_version(job: Job) -> None:
     ids=lambda line: repr(line[:20]),
 )
 def test_a_damaged_header_is_refused(job: Job, line: bytes) -> None:
-    """The files stay as they are."""
     job.leave(b"results\n", line + b"\n")
     with pytest.raises(OutputError, match=r"out\.resume\.json is damaged; remove it"):
         job.run(resume=True)
@@ -117,7 +116,6 @@ def test_a_damaged_header_is_refused(job: Job, line: bytes) -> None:
     ids=lambda line: repr(line[:50]),
 )
 def test_a_damaged_entry_is_refused(job: Job, line: bytes) -> None:
-    """The files stay as they are."""
     job.run(resume=False)
     output, journal = job.files
     lines = journal.splitlines()

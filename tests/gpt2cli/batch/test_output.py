@@ -34,13 +34,9 @@ ERROR = Result(BatchItem(4, "", identity="mine", prompt="x", error="top_k:\nwron
 
 def finished(*pieces: str, identity: object = None, prompt: str = "x") -> Result:
     """Return the second of two samples, which is done."""
+    sampling, generation = SamplingConfig(), GenerationConfig()
     request = Request(
-        prompt=prompt,
-        sampling=SamplingConfig(),
-        generation=GenerationConfig(),
-        seed=7,
-        samples=2,
-        index=3,
+        prompt=prompt, sampling=sampling, generation=generation, seed=7, samples=2, index=3
     )
     finish = Finish(
         reason=FinishReason.LENGTH, stop_sequence=None, prompt_tokens=1, completion_tokens=2

@@ -7,6 +7,8 @@ import re
 import threading
 import time
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
@@ -17,41 +19,31 @@ from gpt2cli.errors import PromptError
 from tests.gpt2cli.batch.feeding import HANGS_AFTER, fed, feeding, read_all
 
 
-def cut(data: bytes, terminator: bytes = b"\n") -> list[bytes | PromptError]:
-    """Return the records of an input of some kB."""
-    with fed(data) as descriptor:
-        return read_all(InputReader(descriptor, terminator=terminator))
-
-
 @pytest.mark.parametrize(
-    ("data", "records"),
+    ("data", "terminator", "records"),
     [
-        (b"", []),
-        (b"\n", [b""]),
-        (b"a", [b"a"]),
-        (b"a\n", [b"a"]),
-        (b"a\nb", [b"a", b"b"]),
-        (b"\n\na\n\n", [b"", b"", b"a", b""]),
-        (b"a\r\nb\r\n\r\nc\r", [b"a", b"b", b"", b"c"]),
-        (b"a\r\r\n\rb\n", [b"a\r", b"\rb"]),
-        (b"a\0b\n", [b"a\0b"]),
-        (b"caf\xe9\n\xff\n", [b"caf\xe9", b"\xff"]),
+        (b"", b"\n", []),
+        (b"\n", b"\n", [b""]),
+        (b"a", b"\n", [b"a"]),
+        (b"a\n", b"\n", [b"a"]),
+        (b"\n\na\n\n", b"\n", [b"", b"", b"a", b""]),
+        (b"a\r\nb\r\n\r\nc\r", b"\n", [b"a", b"b", b"", b"c"]),
+        (b"a\r\r\n\rb\n", b"\n", [b"a\r", b"\rb"]),
+        (b"a\0b\n", b"\n", [b"a\0b"]),
+        (b"caf\xe9\n\xff\n", b"\n", [b"caf\xe9", b"\xff"]),
+        (b"", b"\0", []),
+        (b"\0", b"\0", [b""]),
+        (b"a\nb\r\0c", b"\0", [b"a\nb\r", b"c"]),
+        (b"\0\0a\0", b"\0", [b"", b"", b"a"]),
     ],
     ids=repr,
 )
-def test_lines(data: bytes, records: list[bytes]) -> None:
-    """A record for each; the last one's newline may lack; a CR before it is a part of it."""
-    assert cut(data) == records
-
-
-@pytest.mark.parametrize(
-    ("data", "records"),
-    [(b"", []), (b"\0", [b""]), (b"a\nb\r\0c", [b"a\nb\r", b"c"]), (b"\0\0a\0", [b"", b"", b"a"])],
-    ids=repr,
-)
-def test_nul_separated(data: bytes, records: list[bytes]) -> None:
-    """Newlines and carriage returns are text there."""
-    assert cut(data, b"\0") == records
+def test_a_record_is_what_stands_before_a_terminator(
+    data: bytes, terminator: bytes, records: list[bytes]
+) -> None:
+    """The last one's may lack; a CR before a newline is a part of it, before NUL it is text."""
+    with fed(data) as descriptor:
+        assert read_all(InputReader(descriptor, terminator=terminator)) == records
 
 
 @given(st.lists(st.binary(max_size=3).map(lambda data: data.replace(b"\r", b"")), max_size=9))
@@ -65,18 +57,6 @@ def test_an_input_is_cut_alike_however_it_arrives(pieces: list[bytes]) -> None:
         records = read_all(reader)
     whole = b"".join(pieces)
     assert records == whole.removesuffix(b"\n").split(b"\n") if whole else records == []
-
-
-def test_a_record_is_there_before_the_next_one_is_written() -> None:
-    """The test writes the second only when it has the first."""
-    with feeding(b"a\n") as feed:
-        reader = InputReader(feed.reader)
-        assert take_next(reader) == b"a"
-        assert not reader.ended
-        feed.write(b"b\n")
-        assert take_next(reader) == b"b"
-        feed.end()
-        assert read_all(reader) == []
 
 
 def test_only_a_bounded_number_is_read_ahead(tmp_path: pathlib.Path) -> None:
@@ -96,19 +76,26 @@ def test_only_a_bounded_number_is_read_ahead(tmp_path: pathlib.Path) -> None:
     os.close(descriptor)
 
 
+@contextmanager
+def opened(path: pathlib.Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 @pytest.mark.parametrize("end", [b"\n", b""], ids=["terminated", "at the end"])
 @pytest.mark.parametrize("excess", [0, 1, 3 * LONGEST_RECORD])
 def test_a_record_that_is_too_long_is_an_error_and_the_next_ones_go_on(
     tmp_path: pathlib.Path, excess: int, end: bytes
 ) -> None:
     """The error tells both sizes; one byte less is a record."""
-    path = tmp_path / "lines"
     size = LONGEST_RECORD + excess
     after = b"b\n" if end else b""
-    path.write_bytes(b"a\n" + b"x" * size + end + after)
-    descriptor = os.open(path, os.O_RDONLY)
-    first, long, *rest = read_all(InputReader(descriptor))
-    os.close(descriptor)
+    (tmp_path / "lines").write_bytes(b"a\n" + b"x" * size + end + after)
+    with opened(tmp_path / "lines") as descriptor:
+        first, long, *rest = read_all(InputReader(descriptor))
     assert (first, rest) == (b"a", [b"b"] if end else [])
     if excess:
         assert isinstance(long, PromptError)
@@ -119,17 +106,15 @@ def test_a_record_that_is_too_long_is_an_error_and_the_next_ones_go_on(
 
 def test_memory_does_not_grow_with_a_record_that_never_ends(tmp_path: pathlib.Path) -> None:
     """32 MB without a newline are read with a few MB."""
-    path = tmp_path / "line"
-    with path.open("wb") as file:
-        file.truncate(32 << 20)
-    descriptor = os.open(path, os.O_RDONLY)
+    (tmp_path / "line").touch()
+    os.truncate(tmp_path / "line", 32 << 20)
     tracemalloc.start()
     try:
-        [record] = read_all(InputReader(descriptor))
-        _, peak = tracemalloc.get_traced_memory()
+        with opened(tmp_path / "line") as descriptor:
+            [record] = read_all(InputReader(descriptor))
+        peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-        os.close(descriptor)
     assert isinstance(record, PromptError)
     assert peak < 4 * LONGEST_RECORD
 
@@ -139,34 +124,33 @@ def test_memory_does_not_grow_with_a_record_that_never_ends(tmp_path: pathlib.Pa
 )
 def test_the_bytes_of_what_was_taken_are_counted(tmp_path: pathlib.Path, data: bytes) -> None:
     """All of them: terminators, carriage returns, and what was too long."""
-    path = tmp_path / "lines"
-    path.write_bytes(data)
-    descriptor = os.open(path, os.O_RDONLY)
-    reader = InputReader(descriptor)
-    assert reader.bytes_taken == 0
-    read_all(reader)
-    os.close(descriptor)
+    (tmp_path / "lines").write_bytes(data)
+    with opened(tmp_path / "lines") as descriptor:
+        reader = InputReader(descriptor)
+        assert reader.bytes_taken == 0
+        read_all(reader)
     assert reader.bytes_taken == len(data)
 
 
 def test_an_input_that_cannot_be_read_is_an_error_after_what_could(tmp_path: pathlib.Path) -> None:
     """A folder gives no byte: the error says why, and nothing comes after it."""
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    reader = InputReader(descriptor)
-    with pytest.raises(PromptError, match=os.strerror(errno.EISDIR)):
-        read_all(reader)
-    os.close(descriptor)
+    with opened(tmp_path) as descriptor:
+        reader = InputReader(descriptor)
+        with pytest.raises(PromptError, match=os.strerror(errno.EISDIR)):
+            read_all(reader)
     assert reader.ended
 
 
-def test_an_input_that_does_not_block_is_waited_for() -> None:
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_record_is_there_before_the_next_one_is_written(blocking: bool) -> None:
     """Another program may have set O_NONBLOCK on a terminal or pipe that it shares with us."""
     with feeding() as feed:
-        os.set_blocking(feed.reader, False)
+        os.set_blocking(feed.reader, blocking)
         reader = InputReader(feed.reader)
         assert reader.take(wait=True) is None
         feed.write(b"a\nb")
         assert take_next(reader) == b"a"
+        assert not reader.ended
         feed.end()
         assert read_all(reader) == [b"b"]
 

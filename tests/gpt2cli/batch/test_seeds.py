@@ -44,8 +44,7 @@ def alone(
     return run_shuffled(starter_folder, folder, seeded, "--batch-size", 1, "--threads", 1)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("batch_size", [1, 2, 7, 32])
+@pytest.mark.parametrize(("batch_size", "threads"), [(1, 2), (2, 1), (7, 2), (32, 2)])
 def test_a_record_is_the_same_in_any_batch_in_any_order(
     starter_folder: pathlib.Path,
     tmp_path: pathlib.Path,
@@ -59,17 +58,10 @@ def test_a_record_is_the_same_in_any_batch_in_any_order(
     assert run_shuffled(starter_folder, tmp_path, seeded, *options) == alone
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        0,
-        17,
-    ],
-)
+@pytest.mark.parametrize("number", [0, 17])
 def test_generate_gives_a_record_by_its_seed(
     starter_folder: pathlib.Path, seeded: Sequence[Record], alone: dict[int, str], number: int
 ) -> None:
-    """With the same options."""
     record = seeded[number]
     options = ["-t", "1", "-k", "0", "--ignore-eos", "-q", "--no-echo"]
     options += ["--seed", str(record["seed"]), "-n", str(record["max_new_tokens"])]
