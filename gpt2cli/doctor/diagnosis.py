@@ -165,7 +165,7 @@ def find_problems(
     elif reason and cuda.devices:
         yield Problem(f"CUDA is not used, though there is a device: {reason}")
     both = [f"{name} {versions[name]}" for name in RUNTIMES if name in versions]
-    if len(both) > 1 and "both installed" not in reason:
+    if len(both) > 1:
         yield Problem(f"{' and '.join(both)} are both installed: CUDA cannot run", ONE_RUNTIME_PIP)
     outdated = "driver" in reason  # reported already
     if cuda.devices and not outdated and _is_older(cuda.driver_version, cuda.needed_version):

@@ -127,13 +127,12 @@ def find_reason(error: BaseException) -> str:
 
 
 def refuse_no_provider(device: Device) -> DeviceError:
-    """Return the failure where this ONNX Runtime was built without CUDA."""
-    runtimes = find_versions(RUNTIMES)
-    if len(runtimes) > 1:
-        both = " and ".join(f"{name} {version}" for name, version in runtimes.items())
-        return refuse(device, f"{both} are both installed, which breaks CUDA", ONE_RUNTIME_PIP)
-    name = next(iter(runtimes), "onnxruntime")
-    return refuse(device, f"this build of ONNX Runtime ({name}) has no CUDA", ONE_RUNTIME_PIP)
+    """Return the failure where this ONNX Runtime has no CUDA.
+
+    If both of its packages are named, the one without CUDA has overwritten the other.
+    """
+    installed = " and ".join(f"{n} {version}" for n, version in find_versions(RUNTIMES).items())
+    return refuse(device, f"this ONNX Runtime ({installed}) has no CUDA", ONE_RUNTIME_PIP)
 
 
 def refuse_unloaded(device: Device, missing: Mapping[str, str], logged: str) -> DeviceError:

@@ -64,8 +64,6 @@ def test_what_should_be_mended_is_a_problem(found: dict[str, Any], told: list[st
 
 def test_the_same_is_not_told_twice() -> None:
     """Where the step has failed of it."""
-    step = Step("cuda", reason="device cuda:0: a and b are both installed, which breaks CUDA")
-    assert problems(versions=BOTH, step=step, cuda=Cuda(1)) == [step.reason]
     step = Step("cuda", reason="device cuda:0: CUDA driver version is insufficient")
     assert problems(step=step, cuda=Cuda(1, "12.8", "13.0")) == [step.reason]
 

@@ -147,9 +147,9 @@ def test_the_reason_is_told_in_one_line_with_what_mends_it(
     [
         (
             {"onnxruntime": "1.32.0", "onnxruntime-gpu": "1.31.1"},
-            "onnxruntime 1.32.0 and onnxruntime-gpu 1.31.1 are both installed, which breaks CUDA",
+            "this ONNX Runtime (onnxruntime 1.32.0 and onnxruntime-gpu 1.31.1) has no CUDA",
         ),
-        ({"onnxruntime": "1.32.0"}, "this build of ONNX Runtime (onnxruntime) has no CUDA"),
+        ({"onnxruntime": "1.32.0"}, "this ONNX Runtime (onnxruntime 1.32.0) has no CUDA"),
     ],
 )
 def test_a_runtime_without_cuda_is_told_by_the_packages(
