@@ -212,23 +212,8 @@ class _Finder:
 
     def mark_silent(self) -> None:
         """Give each token the flags of the file that counts; special where any file says so."""
-        own = [*self.tokenizer.get_added_tokens_decoder().values()]
-        used = {token.text: token.ends or token.begins for token in self.found.tokens.values()}
-        claims: dict[str, list[TokenEntry]] = {}  # by text, the one that counts most first
-        for entry in (
-            *(entry for entry in self.files.listed if entry.origin == CONFIG_FILE),
-            *(TokenEntry(token, self.own_file) for token in own),
-            *(entry for entry in self.files.listed if entry.origin != CONFIG_FILE),
-            *self.files.named,
-            *(
-                TokenEntry(AddedToken(text, special=True, normalized=False), str(origin))
-                for text, origin in used.items()
-                if text
-            ),
-        ):
-            claims.setdefault(entry.text, []).append(entry)
         marked: dict[bool, list[AddedToken]] = {False: [], True: []}  # special or not
-        for text, entries in claims.items():
+        for text, entries in self._gather_claims().items():
             token_id = self.tokenizer.token_to_id(text)
             if token_id is None or self._is_word(token_id):
                 continue
@@ -240,6 +225,21 @@ class _Finder:
         # All at once: the library makes its tables anew each time.
         self.tokenizer.add_tokens(marked[False])
         self.tokenizer.add_special_tokens(marked[True])
+
+    def _gather_claims(self) -> Mapping[str, list[TokenEntry]]:
+        """Return what is said of each text, by the file that counts most first."""
+        listed, own = self.files.listed, self.tokenizer.get_added_tokens_decoder().values()
+        used = {token.text: token.ends or token.begins for token in self.found.tokens.values()}
+        claims: dict[str, list[TokenEntry]] = {}
+        for entry in (
+            *(entry for entry in listed if entry.origin == CONFIG_FILE),
+            *(TokenEntry(token, self.own_file) for token in own),
+            *(entry for entry in listed if entry.origin == ADDED_FILE),
+            *self.files.named,
+            *(TokenEntry(_silent(text), str(origin)) for text, origin in used.items() if text),
+        ):
+            claims.setdefault(entry.text, []).append(entry)
+        return claims
 
     def _find_own(self, field: str) -> tuple[int, str] | None:
         """Return the id that the tokenizer's files name, else that of `<|endoftext|>`."""
@@ -284,3 +284,7 @@ class _Finder:
             return [piece.id for piece in model.tokenize(token)] == [token_id]
         finally:
             model.ignore_merges = asked
+
+
+def _silent(text: str) -> AddedToken:
+    return AddedToken(text, special=True, normalized=False)
