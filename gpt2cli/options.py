@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 from export.small_files import ReadError, parse_json, read_text
 from gpt2cli.errors import UsageError, shorten
 from gpt2cli.option_kinds import FILE, SCHEMA, SWITCH, Option, from_bytes, options_of
-from gpt2cli.settings import Given, Settings, find_settings
+from gpt2cli.settings import Given, Settings, find_settings, naming_origin
 
 Function = Callable[..., None]
 # What the shell offers: a value, or a value with a remark.
@@ -123,7 +123,7 @@ def _read_schema(settings: Settings) -> Settings:
     if given is None:
         return settings
     origin = f"{spell_flag('json_schema')} {given.value}"
-    with settings.over({"json_schema": Given(given.value, origin)}).naming_origins():
+    with naming_origin("json_schema", origin):
         return settings.over({"json_schema": Given(read_schema(given.value), origin)})
 
 

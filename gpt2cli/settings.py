@@ -206,7 +206,7 @@ def read_environment(options: Iterable[Option]) -> Layer:
         text = read_variable(option.field)
         if text is not None:
             origin = variable_of(option.field)
-            with _from(option, origin):
+            with naming_origin(option.field, origin):
                 found[option.field] = Given(option.parse(from_bytes(text, option.field)), origin)
     return found
 
@@ -223,7 +223,7 @@ def read_file(options: Iterable[Option]) -> Layer:
     for option in options:
         if option.field in values:
             origin = f"{config_file()}: {option.field}"
-            with _from(option, origin):
+            with naming_origin(option.field, origin):
                 found[option.field] = Given(option.read(values[option.field]), origin)
     return found
 
@@ -240,12 +240,12 @@ def _silence(found: Layer) -> set[str]:
 
 
 @contextmanager
-def _from(option: Option, origin: str) -> Iterator[None]:
+def naming_origin(field: str, origin: str) -> Iterator[None]:
     """Make errors about an option name where its value comes from."""
     try:
         yield
     except UsageError as error:
-        error.origins = {option.field: origin}
+        error.origins = {field: origin}
         raise
 
 

@@ -48,7 +48,7 @@ def read_texts(
         PromptError: if a file or stdin cannot be read, is not UTF-8, or has more bytes than that.
     """
     if argument is not None and files:
-        raise UsageError(f"give the {what} as an argument or by --file, not both")
+        raise UsageError(option="file", expected=f"no {what} argument together with it")
     if files:
         return [NamedText(str(file), _read(file, stdin, most_bytes)) for file in files]
     if argument is not None and argument != "-":

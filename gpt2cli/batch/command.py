@@ -41,7 +41,7 @@ def batch(
     if io.resume and io.output is None:
         raise UsageError(option="resume", expected="{output} FILE, the file to continue")
     if prompts is not None and io.file is not None:
-        raise UsageError("give FILE as the argument or by --file, not both")
+        raise UsageError(option="file", expected="no FILE argument together with it")
     from gpt2cli.batch.run import run_batch  # heavy: not for --help
 
     code = run_batch(prompts if io.file is None else str(io.file), settings, io)

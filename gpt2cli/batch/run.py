@@ -20,6 +20,7 @@ from gpt2cli.generation.interfaces import Counts
 from gpt2cli.generation.requests import make_request, prepare
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.option_kinds import options_of
+from gpt2cli.options import spell_flag
 from gpt2cli.sampling.random import draw_seed
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag
@@ -48,8 +49,8 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
             return ExitCode.DONE  # the reader of a pipe has gone
         if interrupted:
             if journal is not None:
-                told = f"interrupted after {view.records} records; --resume continues from there"
-                notes.note(told)
+                how = f"{spell_flag('resume')} continues from there"
+                notes.note(f"interrupted after {view.records} records; {how}")
             return ExitCode.INTERRUPTED
         notes.note(view.summarise())
         if report.stats:

@@ -1,39 +1,14 @@
-"""The options of `gpt2 bench`."""
-
-from dataclasses import dataclass
-from typing import Final
+"""`gpt2 bench`: its options."""
 
 import typer
 
-from gpt2cli.config import MOST_SLOTS, ModelConfig, ReportConfig, json_option
+from gpt2cli.bench.config import BenchConfig
+from gpt2cli.config import ModelConfig, ReportConfig
 from gpt2cli.errors import ExitCode
-from gpt2cli.option_kinds import WHOLE, Range, option
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import open_result
-
-_BENCH: Final = "Measuring"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchConfig:
-    """What is measured, how often, and how it is shown."""
-
-    rounds: int = option(
-        5, "How often each thing is measured.", _BENCH, kind=WHOLE, within=Range(1), settable=False
-    )
-    prompt_length: tuple[int, ...] = option(
-        (), "Tokens of a prompt whose prefill is measured; repeatable.", _BENCH,
-        kind=WHOLE, within=Range(1, words="1 or more, up to the model's context"), repeatable=True,
-        usual="32, 128 and 512, as far as the context goes", settable=False,
-    )  # fmt: skip
-    batch_size: tuple[int, ...] = option(
-        (1, 8, 16), "How many rows are decoded at once; repeatable.", _BENCH,
-        kind=WHOLE, within=Range(1, MOST_SLOTS), repeatable=True, usual="1, 8 and 16",
-        settable=False,
-    )  # fmt: skip
-    json: bool = json_option("Print one JSON record, not a table.")
 
 
 @takes(BenchConfig, ReportConfig, ModelConfig, without={"stats"})
@@ -61,13 +36,7 @@ def bench(*, settings: Settings) -> None:
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes, open_result(None) as writer:
         from gpt2cli.bench.run import format_bench, get_ready  # heavy: not for --help
 
-        run = get_ready(
-            settings.make(ModelConfig),
-            rounds=how.rounds,
-            prompt_lengths=how.prompt_length,
-            batch_sizes=how.batch_size,
-            notes=notes,
-        )
+        run = get_ready(settings.make(ModelConfig), how, notes)
         for piece in run.run():
             if writer.is_abandoned():
                 raise typer.Exit(ExitCode.DONE)

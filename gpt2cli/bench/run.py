@@ -13,6 +13,7 @@ from functools import partial
 from importlib import metadata
 from typing import Any, Final
 
+from gpt2cli.bench.config import BenchConfig
 from gpt2cli.config import GenerationConfig, ModelConfig, SamplingConfig
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.interfaces import LogitsEngine
@@ -188,24 +189,17 @@ def time_decode(
     return seconds
 
 
-def get_ready(
-    config: ModelConfig,
-    *,
-    rounds: int,
-    prompt_lengths: Sequence[int],
-    batch_sizes: Sequence[int],
-    notes: Notes,
-) -> Bench:
+def get_ready(config: ModelConfig, how: BenchConfig, notes: Notes) -> Bench:
     """Load the model once: for its context, and to export it if need be.
 
     Raises:
         Gpt2Error: whatever is wrong with the model, or a length that was asked for.
     """
-    slots = max(batch_sizes)
+    slots = max(how.batch_size)
     load = partial(load_model, config, max_slots=slots, min_slots=slots)  # fewer measure nothing
-    lengths = fit_lengths(prompt_lengths, load(listener=notes).engine.shape.n_positions)
+    lengths = fit_lengths(how.prompt_length, load(listener=notes).engine.shape.n_positions)
     silent = Notes(quiet=True)  # its notes were shown once
-    return Bench(partial(load, listener=silent), rounds, lengths, sorted(set(batch_sizes)))
+    return Bench(partial(load, listener=silent), how.rounds, lengths, sorted(set(how.batch_size)))
 
 
 def fit_lengths(asked: Sequence[int], n_positions: int) -> list[int]:

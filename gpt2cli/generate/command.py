@@ -1,45 +1,17 @@
-"""The options of `gpt2 generate`, and its prompt."""
+"""`gpt2 generate`: its options, and its prompt."""
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gpt2cli.config import (
-    OF_A_PROMPT,
-    REPORT,
-    ModelConfig,
-    ReportConfig,
-    file_option,
-    json_option,
-    output_option,
-)
+from gpt2cli.config import OF_A_PROMPT, ModelConfig, ReportConfig
 from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import SWITCH, TEXT, option
+from gpt2cli.generate.config import InputOutput
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import open_result, refuse_overwriting
 from gpt2cli.text_input import find_stdin, read_texts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputOutput:
-    """Where the prompt comes from, beside the argument, and what is written, and where."""
-
-    file: Path | None = file_option(
-        None, "Read the prompt from FILE; - is stdin.", "the argument, or stdin"
-    )
-    separator: str = option(
-        "---", r"Line between samples; \n and \t are understood.", REPORT, kind=TEXT, settable=False
-    )
-    echo: bool = option(
-        True, "Print the prompt before its completion. Default --echo; --no-echo: the completion "
-        "alone.", REPORT, kind=SWITCH, settable=False,
-    )  # fmt: skip
-    json: bool = json_option("Print one JSON record per sample, not text.")
-    output: Path | None = output_option()
 
 
 @takes(*OF_A_PROMPT, InputOutput, ReportConfig, ModelConfig)
@@ -76,12 +48,4 @@ def generate(
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes, open_result(io.output) as writer:
         from gpt2cli.generate.run import run  # heavy: not for --help or a bad prompt
 
-        run(
-            text.text,
-            settings,
-            as_records=io.json,
-            echo=io.echo,
-            separator=io.separator,
-            notes=notes,
-            writer=writer,
-        )
+        run(text.text, settings, io, notes, writer)

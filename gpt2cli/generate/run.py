@@ -8,10 +8,12 @@ import typer
 
 from gpt2cli.config import BeamConfig, ModelConfig, ReportConfig, SampleConfig
 from gpt2cli.errors import ExitCode
+from gpt2cli.generate.config import InputOutput
 from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, in_sample_order
 from gpt2cli.generation.loop import generate
 from gpt2cli.generation.requests import PreparedRequest, choose_seed, make_request, prepare
 from gpt2cli.loading import LoadedModel, load_model
+from gpt2cli.options import spell_flag
 from gpt2cli.records import format_record, make_record
 from gpt2cli.settings import Settings
 from gpt2cli.store.store import Listener
@@ -55,14 +57,7 @@ class Run:
 
 
 def run(
-    prompt: str,
-    settings: Settings,
-    *,
-    as_records: bool,
-    echo: bool,
-    separator: str,
-    notes: Notes,
-    writer: ResultWriter,
+    prompt: str, settings: Settings, io: InputOutput, notes: Notes, writer: ResultWriter
 ) -> None:
     """Complete a prompt; end early if the reader of a pipe has gone.
 
@@ -74,10 +69,10 @@ def run(
     notes.pause()
     with ctrl_c_as_flag() as interrupted:
         chunks = run.chunks(lambda: interrupted() or writer.is_abandoned())
-        if as_records:
+        if io.json:
             show_records(chunks, run, writer)
         else:
-            show_text(chunks, writer, prompt=prompt if echo else "", separator=separator)
+            show_text(chunks, writer, prompt=prompt if io.echo else "", separator=io.separator)
     limit = run.model.engine.shape.n_positions
     for line in describe_cut(run.finishes[-1], limit) if run.finishes else []:
         notes.note(line)
@@ -85,7 +80,8 @@ def run(
         writer.keep(notes)
         raise typer.Exit(ExitCode.INTERRUPTED)
     if any(finish.reason is FinishReason.CONTEXT for finish in run.finishes):
-        way_out = "" if run.prepared.request.search.on else "; --overflow slide goes on"
+        slides = f"; {spell_flag('overflow')} slide goes on"
+        way_out = "" if run.prepared.request.search.on else slides
         notes.note(f"stopped at the model's limit of {limit} tokens{way_out}")
     if settings.make(ReportConfig).stats:
         _report(run, notes)

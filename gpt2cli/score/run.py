@@ -14,6 +14,7 @@ from gpt2cli.config import ModelConfig, ReportConfig, TextConfig
 from gpt2cli.errors import ExitCode
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.records import describe_model, describe_token
+from gpt2cli.score.config import InputOutput, ScoringConfig
 from gpt2cli.scoring import CompactScores, TokenScore, Totals, choose_stride, score
 from gpt2cli.settings import Settings
 from gpt2cli.spelling import format_in_parts, quote_piece
@@ -48,10 +49,7 @@ class ScoredText:
 def run(
     texts: Sequence[NamedText],
     settings: Settings,
-    *,
-    stride: int | None,
-    top: int,
-    as_records: bool,
+    io: InputOutput,
     notes: Notes,
     writer: ResultWriter,
 ) -> None:
@@ -62,13 +60,14 @@ def run(
         Exit: if it ended early; what was scored until then has been shown.
     """
     model = load_model(settings.make(ModelConfig), max_slots=1, listener=notes)
-    stride = choose_stride(stride, model.engine.shape.n_positions)
+    how = settings.make(ScoringConfig)
+    stride, top = choose_stride(how.stride, model.engine.shape.n_positions), how.top
     encode, special = model.tokenizer.encode_long, settings.make(TextConfig).allow_special
     ids = [encode(text.text, allow_special=special, begins=True) for text in texts]
     total = sum(map(len, ids))
     notes.pause()
     started = time.monotonic()
-    hidden = writer.on_terminal and not as_records  # the text is progress enough
+    hidden = writer.on_terminal and not io.json  # the text is progress enough
     bar = Bar(notes, total, hidden=hidden, patience=_PATIENCE_SECONDS)
     show = show_coloured if writer.coloured and not top else show_lines
     with ctrl_c_as_flag() as interrupted, bar:
@@ -77,7 +76,7 @@ def run(
             for index, text in enumerate(texts):
                 scored = ScoredText(index, text.name)
                 scored.scores = take(ids[index], scored.totals)
-                if as_records:
+                if io.json:
                     show_record(scored, writer, model=model, stride=stride)
                 else:
                     show(scored, writer, model.tokenizer.spell)

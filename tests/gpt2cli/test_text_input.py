@@ -106,7 +106,7 @@ def test_files_come_in_their_order_and_leave_stdin_alone(
 @pytest.mark.parametrize("argument", ["a", "", "-"])
 def test_both_kinds_are_a_usage_error(tmp_path: pathlib.Path, argument: str) -> None:
     """Neither wins in silence."""
-    with pytest.raises(UsageError, match="give the text as an argument or by --file, not both"):
+    with pytest.raises(UsageError, match="file: expected no text argument together with it"):
         read(argument, tmp_path)
 
 

@@ -135,7 +135,7 @@ def test_a_padded_vocabulary_ends_with_the_last_token(tmp_path: pathlib.Path) ->
             ["--decode", "1", "--count"],
             "--count: expected no --decode together with it, which prints only text",
         ),
-        (["a", "-f", "b"], "not both"),
+        (["a", "-f", "b"], "no text argument together with it"),
     ],
     ids=" ".join,
 )

@@ -141,7 +141,7 @@ def test_a_text_longer_than_the_context_is_scored_in_windows(
         (["--stride", "0"], "--stride: expected a whole number 1 or more"),
         (["--stride", "33"], "--stride: expected 1 to 32, less than the model's context"),
         (["--top", "-1"], "--top: expected a whole number 0 or more, found -1"),
-        (["-f", "/missing"], "not both"),
+        (["-f", "/missing"], "no text argument together with it"),
     ],
     ids=" ".join,
 )

@@ -1,0 +1,25 @@
+"""The options that `gpt2 generate` alone has."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpt2cli.config import REPORT, file_option, json_option, output_option
+from gpt2cli.option_kinds import SWITCH, TEXT, option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOutput:
+    """Where the prompt comes from, beside the argument, and what is written, and where."""
+
+    file: Path | None = file_option(
+        None, "Read the prompt from FILE; - is stdin.", "the argument, or stdin"
+    )
+    separator: str = option(
+        "---", r"Line between samples; \n and \t are understood.", REPORT, kind=TEXT, settable=False
+    )
+    echo: bool = option(
+        True, "Print the prompt before its completion. Default --echo; --no-echo: the completion "
+        "alone.", REPORT, kind=SWITCH, settable=False,
+    )  # fmt: skip
+    json: bool = json_option("Print one JSON record per sample, not text.")
+    output: Path | None = output_option()
