@@ -5,7 +5,8 @@ Active slots are always 0 … n−1. A slot's length is the number of tokens in 
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from math import gcd
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from gpt2cli.machine import count_cores
 from gpt2cli.model_folder import ModelFolder
 
 Logits = NDArray[np.float32]
+
+_BLOCK: Final = 64  # what a block of ids in attention is a multiple of, if 2 head_dim is
 
 
 class Engine:
@@ -75,14 +78,14 @@ class Engine:
         if slot == len(self._lengths):
             assert slot < self.slot_limit
             self._lengths.append(0)
-        start = self._lengths[slot]
-        self._reserve(start + len(ids))
-        input_ids = np.array([ids], np.int64)  # [1, S]
-        position_ids = np.arange(start, start + len(ids), dtype=np.int64)[None]
-        asked = np.array([positions], np.int64)
-        logits = self._bind(slot, 1, len(positions)).run(input_ids, position_ids, asked)
-        self._lengths[slot] = start + len(ids)
-        return logits[0]
+        found: dict[int, NDArray[np.float32]] = {}
+        for start, end in find_pieces(len(ids), self.shape.head_dim):
+            asked = [position for position in positions if start <= position < end]
+            logits = self._run(
+                slot, ids[start:end], [position - start for position in asked] or [0]
+            )
+            found |= zip(asked, logits, strict=False)
+        return np.stack([found[position] for position in positions])
 
     def decode(self, ids: Sequence[int]) -> Logits:
         """Append one id to every active slot and return the logits after each: [n, V] float32.
@@ -124,6 +127,17 @@ class Engine:
             self.fork(last, slot)
         self._lengths.pop()
 
+    def _run(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
+        """Append ids to a slot in one call; logits after those at `positions`: [K, V]."""
+        start = self._lengths[slot]
+        self._reserve(start + len(ids))
+        input_ids = np.array([ids], np.int64)  # [1, S]
+        position_ids = np.arange(start, start + len(ids), dtype=np.int64)[None]
+        asked = np.array([positions], np.int64)
+        logits = self._bind(slot, 1, len(positions)).run(input_ids, position_ids, asked)
+        self._lengths[slot] = start + len(ids)
+        return logits[0]
+
     def _reserve(self, length: int) -> None:
         with failures_told(self.device, MAKING_ROOM):
             self._cache.reserve(len(self._lengths), max(length, *self._lengths))
@@ -131,6 +145,20 @@ class Engine:
     def _bind(self, first_row: int, rows: int, asked: int) -> "_Step":
         axes = (rows, asked, self.shape.vocab_size)
         return _Step(self._session, self._cache, self.device, first_row, axes)
+
+
+def find_pieces(count: int, head_dim: int) -> Sequence[tuple[int, int]]:
+    """Return where each call that reads so many ids begins and ends: one call, or two.
+
+    The last bits of what is read must not depend on how a text is cut. On the CPU attention
+    (GroupQueryAttention, ONNX Runtime 1.31.1) takes the ids of a call in blocks of 2 `head_dim`,
+    fewer where the processor's second cache is small, and multiplies a block of one id by another
+    kernel than longer ones. So no last block may be a single id.
+    """
+    block = gcd(2 * head_dim, _BLOCK)
+    if count <= block or count % block != 1:
+        return [(0, count)]
+    return [(0, count - 2), (count - 2, count)]
 
 
 class _Step:

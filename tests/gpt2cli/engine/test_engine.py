@@ -286,3 +286,21 @@ def test_a_row_is_the_same_alone_and_among_others(
     engine = Engine(folder, CPU, max_slots=16, threads=threads)
     for count in (2, 3, 7, 8, 16):
         assert decode_rows(engine, rows[:count]) == alone[:count]
+
+
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.INT8], ids=str)
+@pytest.mark.parametrize("length", [31, 32, 33, 34, 65, 129])
+def test_what_is_read_has_the_same_bits_in_any_pieces(
+    model_folders: ModelFolders, length: int, precision: Precision
+) -> None:
+    """Against pieces of two and three ids; attention takes 32 here at a time."""
+    folder = read_model_folder(model_folders(LONG_SHAPE, precision=precision))
+    engine = Engine(folder, CPU, max_slots=1, threads=1)
+    ids = ids_of(21, 4 + length, LONG_SHAPE.vocab_size)
+    ends = [*range(2, len(ids) - 1, 2), len(ids)]
+    for start, end in itertools.pairwise([0, *ends]):
+        expected = engine.extend(0, ids[start:end], [end - start - 1])
+    for start in (0, 4):
+        engine.rewind(0, start)
+        found = engine.extend(0, ids[start:], [0, length + 3 - start])
+        np.testing.assert_array_equal(found[1:], expected)
