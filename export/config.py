@@ -1,5 +1,6 @@
 """Reads `config.json` and `generation_config.json` into a frozen GPT2Config.
 
+OpenAI's own checkpoints have `hparams.json` in place of the first.
 Field names, defaults and meanings are those of Hugging Face's GPT2Config
 (`configuration_gpt2.py` @ 71c6f69). Every field that changes what the model computes is either
 implemented or refused by name; fields about training, heads of other tasks and generation are not
@@ -16,9 +17,9 @@ from typing import Any, Final
 
 from export import small_files
 from export.errors import CheckpointError
-from export.hparams import HPARAMS_FILE, as_config, find_hparams_faults
 
 CONFIG_FILE: Final = "config.json"
+HPARAMS_FILE: Final = "hparams.json"
 
 # Hugging Face's ACT2FN name -> the formula that export/graph.py and export/reference.py implement.
 ACTIVATIONS: Final[Mapping[str, str]] = {
@@ -54,6 +55,23 @@ _REFUSED: Final[Mapping[str, object]] = {
 }
 
 _MODEL_CLASS: Final = re.compile("AutoModel|AutoConfig")
+
+# The sizes in hparams.json (`default_hparams` of openai/gpt-2 `src/model.py` @ 9b63575) -> the
+# names of Hugging Face.
+_HPARAMS: Final[Mapping[str, str]] = {
+    "n_vocab": "vocab_size",
+    "n_ctx": "n_positions",
+    "n_embd": "n_embd",
+    "n_head": "n_head",
+    "n_layer": "n_layer",
+}
+# What that code computes, whatever the sizes.
+_OPENAI: Final[Mapping[str, Any]] = {
+    "model_type": "gpt2",
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+}
+_TRAINING: Final = "dropout"  # in the names that programs for fine-tuning add
 
 _LARGEST_SIZE: Final = 2**31 - 1
 # Layers are built one by one, so a hostile number must not fill the memory.
@@ -256,7 +274,19 @@ def read_raw(folder: Path) -> Mapping[str, Any]:
     if (folder / CONFIG_FILE).exists() or not (folder / HPARAMS_FILE).exists():
         return read_object(folder / CONFIG_FILE)
     hparams = read_object(folder / HPARAMS_FILE)
-    faults = find_hparams_faults(hparams)
+    faults = _find_hparams_faults(hparams)
     if faults:
         raise CheckpointError(folder, faults)
-    return as_config(hparams)
+    return {**_OPENAI, **{name: hparams[field] for field, name in _HPARAMS.items()}}
+
+
+def _find_hparams_faults(hparams: Mapping[str, Any]) -> list[str]:
+    """Return why these are not what OpenAI's GPT-2 has; the values are checked later."""
+    faults = [f"{HPARAMS_FILE} has no {name}" for name in _HPARAMS if name not in hparams]
+    for name, value in hparams.items():
+        if name not in _HPARAMS and _TRAINING not in name:
+            faults.append(
+                f"{HPARAMS_FILE} has {name} = {json.dumps(value)[:80]}, which OpenAI's GPT-2 has "
+                "not: not implemented; if it changes nothing that is computed, remove it"
+            )
+    return faults
