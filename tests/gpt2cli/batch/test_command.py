@@ -209,7 +209,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: pathlib.Path) -> None:
     [
         (["--batch-size", "257"], "--batch-size: expected"),
         (["--batch-size", "many"], "--batch-size: expected"),
-        (["--file", "x"], "give FILE as the argument or by --file, not both"),
+        (["--file", "x"], "--file: expected no FILE argument together with it"),
         (["--resume"], "--resume: expected --output FILE"),
         (["--resume", "-o", "-"], "--resume: - is not a file that can be continued"),
     ],
