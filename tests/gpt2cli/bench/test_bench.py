@@ -66,7 +66,6 @@ def test_the_record_has_a_value_for_each_round(small: pathlib.Path) -> None:
 def test_a_wrong_use_is_told_in_one_line(
     small: pathlib.Path, options: list[str], expected: str
 ) -> None:
-    """The context is the model's to tell."""
     result = invoke("bench", "-m", small, *options)
     assert result.exit_code == 2
     assert expected in error_line(result)

@@ -20,7 +20,6 @@ _TWO_SAMPLES = (Chunk(0, 0, "a"), Chunk(0, 0, "b", _DONE), Chunk(0, 1, "c", _DON
 
 
 def text_of(prompt: str, chunks: Iterable[Chunk], *, separator: str = "---") -> str:
-    """Return the text that these chunks are shown as."""
     file = io.BytesIO()
     writer = ResultWriter(file, on_terminal=False)
     show_text(chunks, writer, prompt=prompt, separator=separator)

@@ -116,7 +116,6 @@ def test_a_run_that_draws_nothing_leaves_the_slot_alone(runs: Runs) -> None:
     assert runs.run("cd", max_new_tokens=0) == ""
     assert runs.engine.calls == []
     assert runs.cache.completion_of(ids_of("cd")) == ()
-
     runs.run("ab")
     assert runs.extended == []
 
@@ -143,7 +142,6 @@ def test_after_sliding_it_is_not_known(runs: Runs) -> None:
     """And the next prompt is prefilled whole."""
     runs.run("ab", max_new_tokens=40, overflow=Overflow.SLIDE)
     assert runs.cache.completion_of(ids_of("ab")) is None
-
     runs.run("ab")
     assert (runs.rewound, runs.extended) == ([0], ["ab"])
 

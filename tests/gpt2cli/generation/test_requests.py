@@ -1,52 +1,21 @@
 """Requests: what their options come to in a vocabulary, and what is refused."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig
+from gpt2cli.config import Overflow, SamplingConfig
 from gpt2cli.errors import PromptError, UsageError, shorten
-from gpt2cli.generation.requests import Request, find_bans, find_biases, prepare
+from gpt2cli.generation.requests import find_bans, find_biases, prepare
 from gpt2cli.model_folder import ModelShape
 from gpt2cli.sampling.history import History
 from gpt2cli.tokenizer import Tokenizer
+from tests.gpt2cli.generation.runs import make_request
 
 LIMIT = 8
 SHAPE = ModelShape(1, 1, 8, 8, LIMIT, 97)
 SIZE = 50257
-
-
-def request(prompt: str = "a", *, seed: int = 0, samples: int = 1, **limits: Any) -> Request:
-    """Return a request with these limits."""
-    return Request(
-        prompt=prompt,
-        sampling=SamplingConfig(),
-        generation=GenerationConfig(**limits),
-        seed=seed,
-        samples=samples,
-    )
-
-
-@pytest.mark.parametrize(("prompt", "ids"), [("AB", (33, 34)), ("", (96,))])
-def test_a_prepared_request_has_the_prompts_ids(
-    ascii_tokenizer: Tokenizer, prompt: str, ids: tuple[int, ...]
-) -> None:
-    """An empty prompt is BOS."""
-    asked = request(prompt)
-    prepared = prepare(asked, ascii_tokenizer, SHAPE)
-    assert (prepared.request, prepared.prompt_ids) == (asked, ids)
-
-
-@pytest.mark.parametrize(("allowed", "length"), [(False, 13), (True, 1)])
-def test_special_tokens_are_read_where_the_request_allows(
-    byte_tokenizer: Tokenizer, allowed: bool, length: int
-) -> None:
-    """<|endoftext|> is 13 characters or one token."""
-    asked = replace(request("<|endoftext|>"), allow_special=allowed)
-    prepared = prepare(asked, byte_tokenizer, ModelShape(1, 1, 8, 8, 20, 257))
-    assert len(prepared.prompt_ids) == length
 
 
 @pytest.mark.parametrize(
@@ -62,14 +31,14 @@ def test_what_fits_is_accepted(
     ascii_tokenizer: Tokenizer, length: int, new: int, overflow: Overflow
 ) -> None:
     """Up to the limit itself; where it slides all of a prompt is kept in the request."""
-    asked = request("a" * length, max_new_tokens=new, overflow=overflow)
+    asked = make_request("a" * length, max_new_tokens=new, overflow=overflow)
     assert len(prepare(asked, ascii_tokenizer, SHAPE).prompt_ids) == length
 
 
 def test_a_longer_prompt_is_an_error_that_names_the_way_out(ascii_tokenizer: Tokenizer) -> None:
     """Nine tokens of eight: both numbers and overflow slide (gpt-2#145)."""
     with pytest.raises(PromptError) as caught:
-        prepare(request("a" * 9), ascii_tokenizer, SHAPE)
+        prepare(make_request("a" * 9), ascii_tokenizer, SHAPE)
     assert str(caught.value) == (
         "the prompt has 9 tokens, the model takes 8; shorten it, "
         "or use overflow slide to keep its end"
@@ -79,7 +48,7 @@ def test_a_longer_prompt_is_an_error_that_names_the_way_out(ascii_tokenizer: Tok
 @pytest.mark.parametrize(("length", "new"), [(9, 0), (3, 6)])
 def test_error_refuses_what_cannot_fit(ascii_tokenizer: Tokenizer, length: int, new: int) -> None:
     """One token more is refused up front with all three numbers."""
-    asked = request("a" * length, max_new_tokens=new, overflow=Overflow.ERROR)
+    asked = make_request("a" * length, max_new_tokens=new, overflow=Overflow.ERROR)
     with pytest.raises(PromptError) as caught:
         prepare(asked, ascii_tokenizer, SHAPE)
     assert str(caught.value) == (
@@ -90,7 +59,7 @@ def test_error_refuses_what_cannot_fit(ascii_tokenizer: Tokenizer, length: int, 
 
 def test_a_prepared_request_has_its_options_ids(ascii_tokenizer: Tokenizer) -> None:
     """Biases by id, bans by what they mask."""
-    asked = replace(request(), sampling=SamplingConfig(logit_bias=(("A", 1),), ban=("B",)))
+    asked = replace(make_request(), sampling=SamplingConfig(logit_bias=(("A", 1),), ban=("B",)))
     prepared = prepare(asked, ascii_tokenizer, SHAPE)
     assert prepared.biases == ((33, 1),)
     assert prepared.bans is not None
@@ -106,7 +75,6 @@ def biases_of(
     vocab_size: int = SIZE,
     allow_special: bool = False,
 ) -> dict[int, float]:
-    """Return what some biases come to."""
     config = SamplingConfig(logit_bias=biases)
     return dict(find_biases(config, tokenizer, vocab_size=vocab_size, allow_special=allow_special))
 

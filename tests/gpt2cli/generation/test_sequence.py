@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig
+from gpt2cli.config import GenerationConfig, SamplingConfig
 from gpt2cli.generation.interfaces import Finish, FinishReason
 from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.generation.sequence import TokenSequence
@@ -34,7 +34,6 @@ def take(sequence: TokenSequence, text: str) -> list[str]:
 
 
 def finish_of(sequence: TokenSequence) -> Finish:
-    """Return how a sequence ended."""
     finish = sequence.chunk("").finish
     assert finish is not None
     return finish
@@ -87,7 +86,6 @@ def test_an_unfinished_sequence_has_no_finish(ascii_tokenizer: Tokenizer) -> Non
 
 
 def test_an_interrupted_sequence_gives_what_it_held(ascii_tokenizer: Tokenizer) -> None:
-    """And the reason is told."""
     sequence = make(ascii_tokenizer, stop=("ab",))
     take(sequence, "xa")
     assert sequence.interrupt() == "a"
@@ -102,29 +100,6 @@ def test_an_unfinished_character_is_given_at_the_end(
     sequence = make(byte_tokenizer, max_new_tokens=1, stop=stops)
     assert sequence.take(byte_tokenizer.encode("é")[0], LOGITS) == shown
     assert finish_of(sequence).reason is (STOP if stops else LENGTH)
-
-
-def test_a_sliding_prompt_keeps_its_last_half(ascii_tokenizer: Tokenizer) -> None:
-    """Of twenty tokens in eight positions the last four remain; that is not yet a slide."""
-    sequence = make(ascii_tokenizer, tuple(range(20)), limit=8, overflow=Overflow.SLIDE)
-    assert list(sequence.window) == [16, 17, 18, 19]
-    assert sequence.prefix == (16, 17, 18, 19) and not sequence.slid
-    sequence.interrupt()
-    assert (finish_of(sequence).prompt_tokens, finish_of(sequence).truncated_prompt_tokens) == (
-        20,
-        16,
-    )
-
-
-def test_sliding_keeps_the_last_half_of_the_window(ascii_tokenizer: Tokenizer) -> None:
-    """Six of prompt and two drawn fill eight: the last four stay and are to be prefilled."""
-    sequence = make(ascii_tokenizer, (1, 2, 3, 4, 5, 6), limit=8, overflow=Overflow.SLIDE)
-    sequence.needs_prefill = False
-    sequence.take(7, LOGITS)
-    assert not sequence.needs_prefill
-    sequence.take(8, LOGITS)
-    assert list(sequence.window) == [5, 6, 7, 8]
-    assert sequence.slid and sequence.needs_prefill
 
 
 # Forks

@@ -29,7 +29,6 @@ Text = Sequence[tuple[bytes, float | None]]  # pieces, and the probability of ea
 
 
 def on(style: str, text: str) -> str:
-    """Return text on a ground."""
     return f"\x1b[{style}m{text}\x1b[0m"
 
 
@@ -77,7 +76,6 @@ def test_the_ground_tells_the_probability(probability: float | None, style: str)
 
 
 def test_the_text_is_followed_by_the_perplexity_and_the_legend() -> None:
-    """On a line of its own."""
     shown = colour([(b"a", 0.25), (b" b", 0.25)])
     text = on(GREEN, "a") + on(GREEN, " b")
     assert shown == f"{text}\nperplexity 4 (2 tokens)\n{LEGEND}"
@@ -90,7 +88,6 @@ def test_characters_are_whole_and_as_unlikely_as_their_least_likely_token() -> N
 
 
 def test_a_character_that_is_never_completed_is_shown_as_such() -> None:
-    """At the end of the text."""
     assert colour([(b"\xe6", 0.0001)]).startswith(f"{on(RED, '�')}\nperplexity")
 
 

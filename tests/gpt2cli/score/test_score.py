@@ -57,14 +57,6 @@ def test_a_record_has_the_keys_of_the_contract(small: pathlib.Path) -> None:
     assert (record["stride"], record["model"], record["device"]) == (16, str(small), "cpu")
 
 
-def test_the_first_token_is_scored_after_bos_and_a_token_by_what_is_before_it(
-    small: pathlib.Path,
-) -> None:
-    """What follows changes nothing."""
-    [short], [long] = run_json(small, "z"), run_json(small, "zq")
-    assert short["tokens"][0]["logprob"] == pytest.approx(long["tokens"][0]["logprob"], abs=1e-5)
-
-
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["lines", "json"])
 def test_an_empty_text_has_no_token_and_no_perplexity(small: pathlib.Path, form: list[str]) -> None:
     """It is no error."""
@@ -126,13 +118,10 @@ def test_a_special_token_is_text_unless_it_is_allowed(small: pathlib.Path) -> No
     assert [token["text"] for token in special["tokens"]] == ["<|endoftext|>"]
 
 
-@pytest.mark.parametrize("stride", [1, 16, 32])
-def test_a_text_longer_than_the_context_is_scored_in_windows(
-    small: pathlib.Path, stride: int
-) -> None:
+def test_a_text_longer_than_the_context_is_scored_in_windows(small: pathlib.Path) -> None:
     """Each token once; the record tells the stride."""
-    [record] = run_json(small, "z" * 100, "--stride", str(stride))
-    assert (record["scored_tokens"], record["stride"]) == (100, stride)
+    [record] = run_json(small, "z" * 100, "--stride", "32")
+    assert (record["scored_tokens"], record["stride"]) == (100, 32)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +137,6 @@ def test_a_text_longer_than_the_context_is_scored_in_windows(
 def test_wrong_options_are_usage_errors_of_one_line(
     small: pathlib.Path, options: list[str], expected: str
 ) -> None:
-    """Which name the range."""
     result = invoke("score", "-m", small, "z", *options)
     assert result.exit_code == 2
     assert error_line(result).startswith(expected) or expected in error_line(result)
@@ -159,13 +147,6 @@ def test_a_missing_file_is_told_before_the_model_is_loaded() -> None:
     result = invoke("score", "-m", "/missing", "-f", "/no/such/file")
     assert result.exit_code == 1
     assert error_line(result) == "--file: cannot read /no/such/file: No such file or directory"
-
-
-def test_the_result_can_go_into_a_file(small: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """The same bytes as in a pipe."""
-    file = tmp_path / "scores"
-    assert run(small, "zq", "-o", file) == ""
-    assert file.read_text() == run(small, "zq")
 
 
 def test_stats_come_on_stderr_also_when_quiet(small: pathlib.Path) -> None:
