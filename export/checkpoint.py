@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from export.config import GPT2Config, read_object
 from export.errors import CheckpointError, list_some
+from export.other_weights import find_others, list_names
 from export.safetensors_file import SafetensorsFile, TensorFile, TensorFileError, TensorInfo
 from export.small_files import LFS_POINTER
 from export.tensorflow_file import TensorflowFile, TensorflowShard
@@ -32,14 +33,7 @@ WEIGHTS_FILES: Final[Mapping[str, FileType]] = {
     "pytorch_model.bin": TorchFile,
     f"pytorch_model.bin{_INDEX_SUFFIX}": TorchFile,
 }
-# Weights of other programs, named only to say that they were seen.
-_OTHER_WEIGHTS: Final = (
-    "adapter_model.safetensors",
-    "adapter_model.bin",
-    "tf_model.h5",
-    "flax_model.msgpack",
-    "rust_model.ot",
-)
+_ADAPTER_WEIGHTS: Final = ("adapter_model.safetensors", "adapter_model.bin")
 
 FLOATS: Final = ("F32", "F16", "BF16", "F64")
 _FLOATS_IN_WORDS: Final = f"{', '.join(FLOATS[:-1])} or {FLOATS[-1]}"
@@ -249,8 +243,12 @@ def _reason(error: TensorFileError | OSError) -> str:
 
 def _describe_missing(folder: Path) -> str:
     missing = "model.safetensors is missing, and so is pytorch_model.bin"
-    others = [name for name in _OTHER_WEIGHTS if (folder / name).is_file()]
-    return f"{missing}; {others[0]} cannot be converted" if others else missing
+    names = list_names(folder)
+    for name in _ADAPTER_WEIGHTS:
+        if name in names:
+            return f"{missing}; {name} is an adapter: name the model that it was made for"
+    found, advice = find_others(str(folder), names) or ("", "")
+    return f"{missing}; there is {found}: {advice}" if found else missing
 
 
 def _describe_shape(name: str, expected: Shape, found: Shape) -> str:

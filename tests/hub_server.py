@@ -82,8 +82,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _describe(self, repo: str, folder: Path) -> dict[str, object]:
         siblings = [
-            {"rfilename": p.name, "size": p.stat().st_size, "blobId": _git_oid(p), "lfs": _lfs(p)}
-            for p in sorted(folder.iterdir())
+            {
+                "rfilename": p.relative_to(folder).as_posix(),
+                "size": p.stat().st_size,
+                "blobId": _git_oid(p),
+                "lfs": _lfs(p),
+            }
+            for p in sorted(folder.rglob("*"))
+            if p.is_file()
         ]
         return {"id": repo, "sha": self.hub.commit, "siblings": siblings}
 

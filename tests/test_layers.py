@@ -43,6 +43,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "export.safetensors_file": (*_ONNX, "export.config", "export.weights"),
     "export.torch_pickle": (*_TENSORS, "io", "pathlib", "export.torch_file", "export.weights"),
     "export.torch_file": (*_ONNX, "export.config", "export.weights"),
+    "export.other_weights": (*_TENSORS, "export"),
     "export.crc32c": (*_ONNX, "export"),
     "export.tensorflow_steps": (*_TENSORS, "export.checkpoint", "export.tensorflow_file"),
     "export.tensorflow_index": (*_ONNX, "export.weights", "export.tensorflow_file"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from export.other_weights import find_others
 from export.small_files import LARGE, ReadError, read_object
 from gpt2cli.errors import HubError
 
@@ -81,7 +82,9 @@ def choose_files(repo: str, listed: Mapping[str, HubFile], *, weights: bool) -> 
     form = next(((name, shard) for name, shard in WEIGHTS if name in listed), None)
     if "config.json" not in listed or (weights and form is None):
         missing = "config.json" if "config.json" not in listed else "model.safetensors"
-        raise HubError(f"{repo} has no {missing}", "expected a GPT-2 checkpoint")
+        found, advice = find_others(repo, listed) or ("", "expected a GPT-2 checkpoint")
+        only = f", only {found}" if found else ""
+        raise HubError(f"{repo} has no {missing}{only}", advice)
     if form is None or not weights:
         return descriptions
     name, shard = form

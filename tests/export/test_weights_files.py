@@ -54,12 +54,13 @@ def test_safetensors_come_before_torchs_files_and_whole_ones_before_shards(
             assert checkpoint.read("ln_f.bias").tolist() == [names.index(name)] * 4
 
 
-def test_no_weights_are_one_fault_that_names_those_of_other_programs(folder: pathlib.Path) -> None:
+def test_no_weights_are_one_fault_that_names_those_of_an_adapter(folder: pathlib.Path) -> None:
     """The user sees that they were not overlooked."""
     missing = "model.safetensors is missing, and so is pytorch_model.bin"
     assert faults_of(folder) == [missing]
-    (folder / "tf_model.h5").touch()
-    assert faults_of(folder) == [f"{missing}; tf_model.h5 cannot be converted"]
+    (folder / "adapter_model.safetensors").touch()
+    adapter = "adapter_model.safetensors is an adapter: name the model that it was made for"
+    assert faults_of(folder) == [f"{missing}; {adapter}"]
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
