@@ -6,7 +6,7 @@ with the command, in the same way. `gpt2cli.option_kinds` says what a declaratio
 To add a sampling option: declare it in `SamplingConfig`, and compute it in `gpt2cli.sampling`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
@@ -43,6 +43,21 @@ PRECISIONS: Final = ("fp32", "fp16", "int8", "int4")
 
 _ANY: Final = Range(0)  # 0 or more
 _SHARE: Final = Range(0, 1)
+_CONSTRAINTS: Final = frozenset({"choice", "regex", "json_schema"})
+
+
+class Group:
+    """A group of options, which is checked when it is built.
+
+    Raises:
+        UsageError: naming the option, its range and the value found, or two that contradict.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        check_together(values_of(self))
 
 
 class Overflow(StrEnum):
@@ -54,7 +69,7 @@ class Overflow(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(Group):
     """Which model runs, and on what."""
 
     model: str | None = option(
@@ -84,18 +99,12 @@ class ModelConfig:
         False, "Never use the network.", MODEL, kind=SWITCH, off="only if needed"
     )
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingConfig:
+class SamplingConfig(Group):
     """How the next token is chosen. Names and definitions are Hugging Face's, except two.
 
     `presence_penalty` and `frequency_penalty` are as in vLLM.
-
-    Raises:
-        UsageError: naming the option, its range and the value found.
     """
 
     temperature: float = option(
@@ -148,9 +157,6 @@ class SamplingConfig:
     )  # fmt: skip
     greedy: bool = option(False, "Always take the most likely token (-t 0).", SAMPLING, kind=SWITCH)
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
     @property
     def draws(self) -> bool:
         """Whether tokens are drawn at random; if not, the most likely one is taken."""
@@ -158,7 +164,7 @@ class SamplingConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeedConfig:
+class SeedConfig(Group):
     """Which random numbers are drawn."""
 
     seed: int | None = option(
@@ -167,12 +173,9 @@ class SeedConfig:
         usual="random; --stats and --json show it",
     )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeamConfig:
+class BeamConfig(Group):
     """How a beam search runs."""
 
     beams: int = option(
@@ -186,9 +189,6 @@ class BeamConfig:
         kind=NUMBER, within=Range(-10, 10),
     )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
     @property
     def on(self) -> bool:
         """Whether this is a beam search."""
@@ -196,7 +196,7 @@ class BeamConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationConfig:
+class GenerationConfig(Group):
     """Where a completion ends."""
 
     max_new_tokens: int = option(
@@ -220,13 +220,9 @@ class GenerationConfig:
         "refuse up front (error).", LIMITS, kind=one_of(Overflow),
     )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        check_together(values_of(self))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConstraintConfig:
+class ConstraintConfig(Group):
     """What the whole completion must be: at most one of the three."""
 
     choice: tuple[str, ...] = option(
@@ -242,10 +238,6 @@ class ConstraintConfig:
         kind=SCHEMA, usual="any text", settable=False,
     )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        check_together(values_of(self))
-
     @property
     def field(self) -> str | None:
         """The field of the option that is set; None if there is no constraint."""
@@ -253,7 +245,7 @@ class ConstraintConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleConfig:
+class SampleConfig(Group):
     """How many completions a prompt has, and what their records hold."""
 
     samples: int = option(
@@ -265,12 +257,9 @@ class SampleConfig:
         "those of the N likeliest.", REPORT, kind=WHOLE, within=Range(0, 20), settable=False,
     )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextConfig:
+class TextConfig(Group):
     """How the user's text is read."""
 
     allow_special: bool = option(
@@ -280,7 +269,7 @@ class TextConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportConfig:
+class ReportConfig(Group):
     """What is reported beside the result."""
 
     stats: bool = option(
@@ -343,9 +332,13 @@ def check_together(values: Mapping[str, Any]) -> None:
     Raises:
         UsageError: naming one option, and the other in what was expected.
     """
-    for needed, check in _RULES:
-        if needed <= values.keys():
-            check(values)
+    given = values.keys()
+    if {"min_new_tokens", "max_new_tokens"} <= given:
+        _check_limits(values)
+    if given >= _CONSTRAINTS:
+        _check_one_constraint(values)
+    if _CONSTRAINTS | {"beams", "samples", "overflow"} <= given:
+        _check_search(values)
 
 
 def _check_limits(values: Mapping[str, Any]) -> None:
@@ -377,11 +370,3 @@ def _check_search(values: Mapping[str, Any]) -> None:
 def _given_constraints(values: Mapping[str, Any]) -> list[str]:
     """Return the fields of the constraints that are set."""
     return [o.field for o in options_of(ConstraintConfig) if values[o.field] not in (None, ())]
-
-
-_CONSTRAINTS: Final = frozenset({"choice", "regex", "json_schema"})
-_RULES: Final[tuple[tuple[frozenset[str], Callable[[Mapping[str, Any]], None]], ...]] = (
-    (frozenset({"min_new_tokens", "max_new_tokens"}), _check_limits),
-    (_CONSTRAINTS, _check_one_constraint),
-    (_CONSTRAINTS | {"beams", "samples", "overflow"}, _check_search),
-)

@@ -335,12 +335,7 @@ def from_bytes(text: str, option: str | None = None, *, subject: str = "it") -> 
 def unescape(text: str) -> str:
     r"""Return text from the command line with \n, \t, \r and \\ as the characters they mean."""
     known = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
-    pieces = iter(text)
-    result = ""
-    for character in pieces:
-        following = next(pieces, "") if character == "\\" else ""
-        result += known.get(following, character + following) if following else character
-    return result
+    return re.sub(r"\\([ntr\\])", lambda escape: known[escape[1]], text)
 
 
 def _read_array(text: str) -> list[Any] | None:

@@ -8,7 +8,6 @@ from gpt2cli.generation.interfaces import Finish
 from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
 from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
-from gpt2cli.scoring import TokenScore
 from gpt2cli.spelling import describe_piece
 from gpt2cli.tokenizer import Tokenizer
 
@@ -96,7 +95,7 @@ def _describe_logprobs(finish: Finish, tokenizer: Tokenizer) -> dict[str, Any]:
     return {"logprobs": [describe_token(token, tokenizer) for token in finish.logprobs]}
 
 
-def describe_token(token: TokenLogprob | TokenScore, tokenizer: Tokenizer) -> dict[str, Any]:
+def describe_token(token: TokenLogprob, tokenizer: Tokenizer) -> dict[str, Any]:
     """Return a token with its log-probability, and the alternatives where there are some."""
     described = _describe_one(token, tokenizer)
     if token.alternatives:
@@ -104,9 +103,7 @@ def describe_token(token: TokenLogprob | TokenScore, tokenizer: Tokenizer) -> di
     return described
 
 
-def _describe_one(
-    token: TokenLogprob | TokenScore | Alternative, tokenizer: Tokenizer
-) -> dict[str, Any]:
+def _describe_one(token: TokenLogprob | Alternative, tokenizer: Tokenizer) -> dict[str, Any]:
     piece = tokenizer.spell(token.token_id)
     return {"id": token.token_id, **describe_piece(piece), "logprob": token.logprob}
 

@@ -14,24 +14,11 @@ from typing import Final
 
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.interfaces import LogitsEngine
-from gpt2cli.sampling.logprobs import Alternative, find_logprobs
+from gpt2cli.sampling.logprobs import Alternative, TokenLogprob, find_logprobs
 
 # Positions whose logits are made at once: 13 MB of a GPT-2, twice that in float64. 124M on two
 # cores scores 1,023 tokens in 3.0 s with 16, 1.9 s with 64 and 1.8 s with 256.
 _CHUNK: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class TokenScore:
-    """A token of a text, its natural log-probability, and the likeliest tokens in its stead.
-
-    The logprob is None where nothing stands before the token. Alternatives are as `find_logprobs`
-    gives them: best first, the token itself among them if it is one of those.
-    """
-
-    token_id: int
-    logprob: float | None
-    alternatives: tuple[Alternative, ...] = ()
 
 
 @dataclass(slots=True)
@@ -41,7 +28,7 @@ class Totals:
     scored_tokens: int = 0
     total_logprob: float = 0.0
 
-    def add(self, scores: Sequence[TokenScore]) -> None:
+    def add(self, scores: Sequence[TokenLogprob]) -> None:
         """Count these scores in."""
         logprobs = [score.logprob for score in scores if score.logprob is not None]
         self.scored_tokens += len(logprobs)
@@ -69,7 +56,7 @@ class CompactScores:
         self._logprobs = array("d")  # NaN: none
         self._sizes = array("I")  # how many of these belong to each token
 
-    def add(self, score: TokenScore) -> None:
+    def add(self, score: TokenLogprob) -> None:
         """Keep one more."""
         self._sizes.append(1 + len(score.alternatives))
         self._ids.append(score.token_id)
@@ -78,14 +65,14 @@ class CompactScores:
             self._ids.append(other.token_id)
             self._logprobs.append(other.logprob)
 
-    def __iter__(self) -> Iterator[TokenScore]:
+    def __iter__(self) -> Iterator[TokenLogprob]:
         index = 0
         for size in self._sizes:
             alternatives = [
                 Alternative(self._ids[i], self._logprobs[i]) for i in range(index + 1, index + size)
             ]
             logprob = self._logprobs[index]
-            yield TokenScore(
+            yield TokenLogprob(
                 self._ids[index], None if math.isnan(logprob) else logprob, tuple(alternatives)
             )
             index += size
@@ -118,7 +105,7 @@ def _find_windows(length: int, *, size: int, stride: int) -> Iterator[tuple[int,
 
 def score(
     engine: LogitsEngine, ids: Sequence[int], *, bos_token_id: int | None, stride: int, top: int = 0
-) -> Generator[list[TokenScore], None, None]:
+) -> Generator[list[TokenLogprob], None, None]:
     """Yield the scores of a text's tokens, in order, some at a time; slot 0 of the engine is used.
 
     The text stands after BOS; if the model has none, its first token has no score. The logits of 64
@@ -129,14 +116,14 @@ def score(
     """
     sequence = array("I", ids if bos_token_id is None else chain([bos_token_id], ids))
     if bos_token_id is None and ids:
-        yield [TokenScore(ids[0], None)]
+        yield [TokenLogprob(ids[0], None)]
     for window in _find_windows(len(sequence), size=engine.shape.n_positions, stride=stride):
         yield from _score_window(engine, sequence, window, top)
 
 
 def _score_window(
     engine: LogitsEngine, sequence: Sequence[int], window: tuple[int, int, int], top: int
-) -> Iterator[list[TokenScore]]:
+) -> Iterator[list[TokenLogprob]]:
     """Feed a window piece by piece, the first one with all of the context."""
     fed, scored, end = window
     try:
@@ -147,7 +134,6 @@ def _score_window(
             positions = range(len(piece) - len(targets), len(piece))
             logits = engine.extend(0, piece, positions)  # [K, V]
             fed += len(piece)
-            found = find_logprobs(logits, targets, top)
-            yield [TokenScore(f.token_id, f.logprob, f.alternatives) for f in found]
+            yield find_logprobs(logits, targets, top)
     finally:
         engine.free(0)

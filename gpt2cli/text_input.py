@@ -60,37 +60,27 @@ def read_texts(
 
 def _read(file: Path, stdin: int | None, most_bytes: int) -> str:
     if str(file) != "-":
-        return _decode(_read_file(file, most_bytes), str(file), file)
+        return _read_from(file, str(file), most_bytes, file=file)
     if stdin is None:
         raise PromptError("cannot read stdin: it is closed")
-    try:
-        return _decode(_read_to_end(stdin, "stdin", most_bytes), "stdin", None)
-    except OSError as error:
-        raise PromptError(f"cannot read stdin: {error.strerror}") from error
+    return _read_from(stdin, "stdin", most_bytes)
 
 
-def _read_file(file: Path, most_bytes: int) -> bytes:
-    try:
-        with file.open("rb") as opened:
-            return _read_to_end(opened.fileno(), str(file), most_bytes)
-    except OSError as error:
-        raise PromptError(f"cannot read {file}: {error.strerror}", option="file") from error
-
-
-def _read_to_end(descriptor: int, name: str, most_bytes: int) -> bytes:
+def _read_from(source: Path | int, name: str, most_bytes: int, *, file: Path | None = None) -> str:
     """Read without sys.stdin: a thread that is blocked in it can abort Python at exit."""
     blocks, size = [], 0
-    while block := os.read(descriptor, _BLOCK):
-        blocks.append(block)
-        size += len(block)
-        if size > most_bytes:
-            raise PromptError(f"{name} has more than {most_bytes} bytes; cut it in parts")
-    return b"".join(blocks)
-
-
-def _decode(raw: bytes, source: str, file: Path | None) -> str:
     try:
-        text = decode(raw, file=file)
+        with open(source, "rb", buffering=0, closefd=file is not None) as opened:
+            while block := opened.read(_BLOCK):
+                blocks.append(block)
+                size += len(block)
+                if size > most_bytes:
+                    raise PromptError(f"{name} has more than {most_bytes} bytes; cut it in parts")
+    except OSError as error:
+        option = None if file is None else "file"
+        raise PromptError(f"cannot read {name}: {error.strerror}", option=option) from error
+    try:
+        text = decode(b"".join(blocks), file=file)
     except ReadError as error:
-        raise PromptError(f"{source} {error}") from error
+        raise PromptError(f"{name} {error}") from error
     return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text

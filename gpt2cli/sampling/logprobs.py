@@ -33,11 +33,12 @@ class Alternative:
 class TokenLogprob:
     """A token, its natural log-probability, and the likeliest tokens in its stead.
 
-    Best first, ties to the lower id; the token itself is among them if it is one of those.
+    Best first, ties to the lower id; the token itself is among them if it is one of those. There is
+    no logprob where nothing stands before the token.
     """
 
     token_id: int
-    logprob: float
+    logprob: float | None
     alternatives: tuple[Alternative, ...] = ()
 
 

@@ -14,8 +14,9 @@ from gpt2cli.config import ModelConfig, ReportConfig, TextConfig
 from gpt2cli.errors import ExitCode
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.records import describe_model, describe_token
+from gpt2cli.sampling.logprobs import TokenLogprob
 from gpt2cli.score.config import InputOutput, ScoringConfig
-from gpt2cli.scoring import CompactScores, TokenScore, Totals, choose_stride, score
+from gpt2cli.scoring import CompactScores, Totals, choose_stride, score
 from gpt2cli.settings import Settings
 from gpt2cli.spelling import format_in_parts, quote_piece
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag
@@ -42,7 +43,7 @@ class ScoredText:
 
     index: int
     name: str | None  # of its file, if it has one
-    scores: Iterator[list[TokenScore]] = field(default_factory=lambda: iter(()))
+    scores: Iterator[list[TokenLogprob]] = field(default_factory=lambda: iter(()))
     totals: Totals = field(default_factory=Totals)
 
 
@@ -93,7 +94,7 @@ def run(
 
 def _make_scorer(
     model: LoadedModel, stride: int, top: int, bar: Bar, stopped: Callable[[], bool]
-) -> Callable[[Sequence[int], Totals], Iterator[list[TokenScore]]]:
+) -> Callable[[Sequence[int], Totals], Iterator[list[TokenLogprob]]]:
     """Return what scores one text after the other, counts their tokens, and moves the bar.
 
     The bar is hidden once a text's last score was taken. If `stopped` says so, the scores raise
@@ -101,7 +102,7 @@ def _make_scorer(
     """
     started, done = time.monotonic(), 0
 
-    def take(ids: Sequence[int], totals: Totals) -> Iterator[list[TokenScore]]:
+    def take(ids: Sequence[int], totals: Totals) -> Iterator[list[TokenLogprob]]:
         nonlocal done
         bos = model.tokenizer.context_id
         try:
@@ -135,7 +136,7 @@ def show_lines(text: ScoredText, writer: ResultWriter, spell: Spell) -> None:
     writer.write("\t".join(fields) + "\n")
 
 
-def _format_line(token: TokenScore, spell: Spell) -> str:
+def _format_line(token: TokenLogprob, spell: Spell) -> str:
     fields = ["-" if token.logprob is None else f"{token.logprob:.6f}"]
     fields.append(quote_piece(spell(token.token_id)))
     for other in token.alternatives:
@@ -171,7 +172,7 @@ def show_coloured(text: ScoredText, writer: ResultWriter, spell: Spell) -> None:
     writer.write("\n")
 
 
-def _colour(scores: Iterator[list[TokenScore]], spell: Spell) -> Iterator[tuple[str, str]]:
+def _colour(scores: Iterator[list[TokenLogprob]], spell: Spell) -> Iterator[tuple[str, str]]:
     """Yield whole characters, each with its style.
 
     A character of several tokens is as likely as the least likely of them.

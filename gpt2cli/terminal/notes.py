@@ -6,7 +6,6 @@ Also makes text safe to show: on a terminal, what would control it becomes visib
 import os
 import re
 import sys
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from gpt2cli.terminal.interrupt import signals_held_back
@@ -76,12 +75,7 @@ class Notes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.pause()
 
 

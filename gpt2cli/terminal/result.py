@@ -7,7 +7,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
 from export.whole import replacing
@@ -105,12 +104,7 @@ class ResultWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         if self._close:
             self._file.close()
 
@@ -131,14 +125,9 @@ class FileResultWriter(ResultWriter):
             self._kept = True
             notes.note(f"interrupted; what was made so far is in {self._path}")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         if not self._kept:
-            self._finish(kind, error, traceback)
+            self._finish(*raised)
 
     def _finish(self, *raised: Any) -> None:
         try:

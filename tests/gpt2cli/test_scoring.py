@@ -24,10 +24,9 @@ from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.errors import ModelError, UsageError
 from gpt2cli.model_folder import read_model_folder
-from gpt2cli.sampling.logprobs import Alternative
+from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
 from gpt2cli.scoring import (
     CompactScores,
-    TokenScore,
     Totals,
     choose_stride,
     score,
@@ -94,7 +93,7 @@ def loop(logits_after: LogitsAfter, ids: Sequence[int], *, size: int, stride: in
 
 def score_all(
     engine: Engine | ScriptedEngine, ids: Sequence[int], *, stride: int, bos: int | None = BOS
-) -> list[TokenScore]:
+) -> list[TokenLogprob]:
     return list(itertools.chain.from_iterable(score(engine, ids, bos_token_id=bos, stride=stride)))
 
 
@@ -137,7 +136,7 @@ def test_without_bos_the_first_token_has_no_score() -> None:
     engine = ScriptedEngine(scatter(257), max_slots=1)
     first, *others = score_all(engine, [5, 6, 7], stride=8, bos=None)
     after_bos = score_all(engine, [6, 7], stride=8, bos=5)
-    assert first == TokenScore(5, None)
+    assert first == TokenLogprob(5, None)
     assert others == after_bos
     totals = Totals()
     totals.add([first, *others])
@@ -215,7 +214,7 @@ def test_the_perplexity_is_the_inverse_of_the_mean_probability(
     """The geometric mean, of the tokens that have a score; infinite beyond what floats hold."""
     totals = Totals()
     for logprob in logprobs:
-        totals.add([TokenScore(0, logprob)])
+        totals.add([TokenLogprob(0, logprob)])
     assert totals.perplexity == (None if perplexity is None else pytest.approx(perplexity))
 
 
@@ -237,7 +236,7 @@ def test_a_stride_as_long_as_the_context_is_a_usage_error() -> None:
 
 
 SCORES = st.builds(
-    TokenScore,
+    TokenLogprob,
     st.integers(0, 2**32 - 1),
     st.none() | st.floats(max_value=0, allow_nan=False),
     st.lists(
@@ -248,7 +247,7 @@ SCORES = st.builds(
 
 
 @given(st.lists(SCORES, max_size=8))
-def test_compact_scores_are_the_scores(scores: list[TokenScore]) -> None:
+def test_compact_scores_are_the_scores(scores: list[TokenLogprob]) -> None:
     """With any number of alternatives, and without a logprob."""
     compact = CompactScores()
     for one in scores:
@@ -261,7 +260,7 @@ def test_compact_scores_take_twelve_bytes_each() -> None:
     tracemalloc.start()
     compact = CompactScores()
     for number in range(10_000):
-        compact.add(TokenScore(number, -0.5, (Alternative(number, -0.25),)))
+        compact.add(TokenLogprob(number, -0.5, (Alternative(number, -0.25),)))
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert held < 10_000 * (2 * 12 + 4) * 1.3

@@ -197,7 +197,7 @@ def test_the_logprobs_of_a_completion_add_up_to_its_score(ascii_tokenizer: Token
         assert finish.logprobs is not None
         assert len(finish.logprobs) == finish.completion_tokens
         assert {len(one.alternatives) for one in finish.logprobs} == {2}
-        sums.append(sum(one.logprob for one in finish.logprobs))
+        sums.append(sum(one.logprob or 0.0 for one in finish.logprobs))
     assert sums == sorted(sums, reverse=True)
     assert len(set(sums)) == 4
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from gpt2cli.sampling.logprobs import TokenLogprob
 from gpt2cli.score.run import ScoredText, show_coloured, show_lines
-from gpt2cli.scoring import TokenScore
 from gpt2cli.terminal.result import ResultWriter, open_result
 
 GREEN, YELLOW, MAGENTA, RED = "30;42", "30;43", "30;45", "97;41"
@@ -36,9 +36,9 @@ def scored(text: Text, name: str | None = None, index: int = 0) -> ScoredText:
     """Return a text that is scored token by token; ids are indices into it."""
     told = ScoredText(index, name)
 
-    def take() -> Iterator[list[TokenScore]]:
+    def take() -> Iterator[list[TokenLogprob]]:
         for i, (_, probability) in enumerate(text):
-            score = TokenScore(i, None if probability is None else math.log(probability))
+            score = TokenLogprob(i, None if probability is None else math.log(probability))
             yield [score]
             told.totals.add([score])
 
@@ -94,8 +94,8 @@ def test_a_character_that_is_never_completed_is_shown_as_such() -> None:
 def test_the_line_is_finished_where_the_text_was_not() -> None:
     """As after Ctrl-C: no perplexity follows."""
 
-    def stop() -> Iterator[list[TokenScore]]:
-        yield [TokenScore(0, 0.0)]
+    def stop() -> Iterator[list[TokenLogprob]]:
+        yield [TokenLogprob(0, 0.0)]
         raise KeyboardInterrupt
 
     file = io.BytesIO()
