@@ -71,7 +71,7 @@ def _read_from(source: Path | int, name: str, most_bytes: int, *, file: Path | N
     blocks, size = [], 0
     try:
         with open(source, "rb", buffering=0, closefd=file is not None) as opened:
-            while block := opened.read(_BLOCK):
+            while block := os.read(opened.fileno(), _BLOCK):
                 blocks.append(block)
                 size += len(block)
                 if size > most_bytes:

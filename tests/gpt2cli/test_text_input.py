@@ -120,11 +120,17 @@ def test_no_text_is_a_usage_error_with_an_example() -> None:
 def test_stdin_that_is_asked_for_and_gives_no_text_is_an_error(
     tmp_path: pathlib.Path, argument: str | None, files: list[pathlib.Path]
 ) -> None:
-    """Closed, not readable (a folder opens but does not read), not UTF-8: never an empty text."""
+    """Closed, not UTF-8, not readable (nothing there yet, a folder): never an empty text."""
     with pytest.raises(PromptError, match="closed"):
         read(argument, *files)
     with pytest.raises(PromptError, match="stdin is not valid UTF-8"):
         read(argument, *files, stdin=pipe(b"\xff"))
+    waiting, writer = os.pipe()
+    os.set_blocking(waiting, False)  # as another program may have left it
+    with pytest.raises(PromptError, match="stdin: Resource temporarily unavailable"):
+        read(argument, *files, stdin=waiting)
+    os.close(writer)
+    os.close(waiting)
     folder = os.open(tmp_path, os.O_RDONLY)
     with pytest.raises(PromptError, match="stdin: Is a directory"):
         read(argument, *files, stdin=folder)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt2cli.errors import ModelError
-from gpt2cli.sampling.logprobs import Alternative, find_logprobs
+from gpt2cli.sampling.logprobs import find_logprobs
 
 LOGITS = np.log(np.array([[0.5, 0.25, 0.125, 0.125], [0.1, 0.2, 0.3, 0.4]], np.float32))
 
