@@ -61,6 +61,7 @@ def make_environment(home: pathlib.Path) -> Mapping[str, str]:
         "XDG_STATE_HOME": str(home / "state"),
         "HF_HOME": str(home / "hub"),
         "HF_HUB_OFFLINE": "1",
+        "GPT2_THREADS": "1",  # else several at once wait for each other's threads
         "LC_ALL": "C.UTF-8",
         "TERM": "xterm",
         "COLUMNS": "80",

@@ -129,7 +129,7 @@ def test_the_same_seed_gives_the_same_samples_whatever_the_threads_and_their_num
 ) -> None:
     """Two samples are the first two of ten, which do not all fit into the engine at once."""
     same = (*_STARTER, "--seed", "11", "-n", "40", "-q", "The old man")
-    options = (["-N", "2"], ["-N", "10", "--threads", "1"])
+    options = (["-N", "2", "--threads", "2"], ["-N", "10", "--threads", "1"])
     two, ten = (program.run(*same, *more).out.removesuffix(b"\n") for more in options)
     assert ten.split(b"\n---\n")[:2] == two.split(b"\n---\n")
 
