@@ -239,45 +239,28 @@ def test_a_tokenizer_larger_than_the_model_has_an_end_of_text_that_is_none(
 # BOS and EOS where config.json and generation_config.json name none.
 
 
-def write_without_end_of_text(folder: pathlib.Path) -> GPT2Config:
-    """Write a tokenizer of printable ASCII with `</s>` as id 96, and a config of its size."""
-    write_tokenizer(folder, 97, kind="ascii")
-    path = folder / "tokenizer.json"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace(END_OF_TEXT, "</s>"), encoding="utf-8")
-    return make_config(folder, 97)
-
-
-@pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json"])
-@pytest.mark.parametrize("token", ["</s>", {"content": "</s>", "lstrip": False}])
-def test_eos_and_bos_are_named_by_the_tokenizers_files(
-    tmp_path: pathlib.Path, name: str, token: object
-) -> None:
-    """As text, or as an object around it."""
-    config = write_without_end_of_text(tmp_path)
-    (tmp_path / name).write_text(json.dumps({"eos_token": token, "bos_token": "a"}))
-    facts = read_facts(tmp_path, config)
-    assert (facts.special.eos_token_ids, facts.special.bos_token_id) == ((96,), ord("a") - ord(" "))
-
-
 @pytest.mark.parametrize(
-    ("settings", "eos"), [({}, ord("b") - 32), ({"added_tokens_decoder": {}}, ord("a") - 32)]
+    ("config", "special", "token_id", "more"),
+    [
+        ("<a>", None, 257, {}),
+        (None, {"content": "<a>", "lstrip": False}, 257, {}),
+        ("<a>", "<b>", 258, {}),
+        ("<a>", "<b>", 257, {"added_tokens_decoder": {}}),
+        ("<a>", "[B]", 257, {}),
+        *((value, None, 256, {}) for value in (None, 3, ["<a>"], {"content": 3})),
+    ],
 )
-def test_special_tokens_map_comes_before_an_older_tokenizer_config(
-    tmp_path: pathlib.Path, settings: dict[str, object], eos: int
+def test_eos_and_bos_are_named_by_the_tokenizers_files(
+    tmp_path: pathlib.Path, config: object, special: object, token_id: int, more: dict[str, Any]
 ) -> None:
-    """As in transformers 5.24; and after one that lists the added tokens."""
-    config = write_without_end_of_text(tmp_path)
-    first, second = tmp_path / "tokenizer_config.json", tmp_path / "special_tokens_map.json"
-    first.write_text(json.dumps({"eos_token": "a", "bos_token": "c", **settings}))
-    second.write_text('{"eos_token": "b", "bos_token": "[BOS]"}')
-    facts = read_facts(tmp_path, config)
-    assert (facts.special.eos_token_ids, facts.special.bos_token_id) == ((eos,), ord("c") - 32)
+    """As text, or as an object around it; what is neither, and what no id has, names nothing.
 
-
-@pytest.mark.parametrize("token", [None, 3, ["</s>"], {"content": 3}])
-def test_a_token_that_is_no_text_names_nothing(tmp_path: pathlib.Path, token: object) -> None:
-    """Null, a number, a list, an object without text; nothing is guessed from a token's looks."""
-    config = write_without_end_of_text(tmp_path)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": token}))
-    assert read_facts(tmp_path, config).special.eos_token_ids == ()
+    special_tokens_map.json comes before tokenizer_config.json, but after one that lists the added
+    tokens (as in transformers 5.24).
+    """
+    settings = [dict.fromkeys(("eos_token", "bos_token"), value) for value in (config, special)]
+    case = TokenCase(
+        added={"<a>": 257, "<b>": 258}, config={**settings[0], **more}, special=settings[1]
+    )
+    found = read(tmp_path, case).special
+    assert (found.eos_token_ids, found.bos_token_id) == ((token_id,), token_id)

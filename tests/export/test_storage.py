@@ -15,26 +15,20 @@ from export.storage import (
 )
 
 
-def test_eight_bits_are_bytes_around_128() -> None:
-    """Largest 64 upwards: one step is -64/128, so 64 is stored as 0, 0 as 128, -63 as 254."""
+def test_numbers_are_steps_from_the_middle() -> None:
+    """Largest 64 upwards: one step is -64/128, so 64 is stored as 0, 0 as 128, -63 as 254.
+
+    Of four bits two lie in a byte, the first one below: -8, 7, 0 and 1 are 0, 15, 8 and 9.
+    """
     row = np.zeros((1, 16), np.float32)
     row[0, :4] = [64, 0, -63, 0.5]
     blocks, scales = quantise(row, BlockFormat(8, 16))
-    assert blocks.shape == (1, 1, 16)
-    assert blocks.dtype == np.uint8
+    assert (blocks.shape, blocks.dtype.name, scales.tolist()) == ((1, 1, 16), "uint8", [[-0.5]])
     assert blocks[0, 0, :4].tolist() == [0, 128, 254, 127]
-    assert scales.tolist() == [[-0.5]]
-
-
-def test_four_bits_lie_two_in_a_byte_the_first_below() -> None:
-    """Largest -8: one step is 1, so -8, 7, 0 and 1 are 0, 15, 8 and 9: bytes f0 and 98."""
-    row = np.zeros((1, 16), np.float32)
     row[0, :4] = [-8, 7, 0, 1]
     blocks, scales = quantise(row, BlockFormat(4, 16))
-    assert blocks.shape == (1, 1, 8)
-    assert blocks.dtype == np.uint8
+    assert (blocks.shape, blocks.dtype.name, scales.tolist()) == ((1, 1, 8), "uint8", [[1.0]])
     assert blocks[0, 0, :3].tolist() == [0xF0, 0x98, 0x88]
-    assert scales.tolist() == [[1.0]]
 
 
 @pytest.mark.parametrize(("bits", "largest"), [(8, 255), (4, 15)])

@@ -28,32 +28,21 @@ def gpt2(gpt2_folder: pathlib.Path) -> Tokenizer:
     return read_tokenizer(gpt2_folder)
 
 
-# vocab.json and merges.txt. Ids: OpenAI's published GPT-2 encoder.
+# vocab.json and merges.txt.
 
 
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [
-        ("", []),
-        ("Hello world", [15496, 995]),
-        ("Hello, world!", [15496, 11, 995, 0]),
-        (" the", [262]),
-        ("\n", [198]),
-        ("I'm", [40, 1101]),
-        ("<|endoftext|>", [50256]),
-    ],
-)
-def test_the_vocabulary_files_give_the_published_ids(
-    gpt2: Tokenizer, text: str, ids: list[int]
-) -> None:
-    """No space is put before the first word, and the end of text is one token."""
-    assert gpt2.encode(text).ids == ids
+def test_the_vocabulary_files_give_the_published_ids(gpt2: Tokenizer) -> None:
+    """No space is put before the first word, the end of text is one token, and any text is known.
 
-
-@pytest.mark.parametrize("text", ["naïve 日本語 🙂", "a  b\t\r\n c", "'s 've  ", "\x00\x7f"])
-def test_any_text_comes_back(gpt2: Tokenizer, text: str) -> None:
-    """Byte-level BPE knows every text and loses nothing of it."""
-    assert gpt2.decode(gpt2.encode(text).ids) == text
+    Ids: OpenAI's published GPT-2 encoder.
+    """
+    published = {
+        **{"": [], "Hello world": [15496, 995], "Hello, world!": [15496, 11, 995, 0]},
+        **{" the": [262], "\n": [198], "I'm": [40, 1101], "<|endoftext|>": [50256]},
+    }
+    assert {text: gpt2.encode(text).ids for text in published} == published
+    for text in ("naïve 日本語 🙂", "a  b\t\r\n c", "'s 've  ", "\x00\x7f"):
+        assert gpt2.decode(gpt2.encode(text).ids) == text
 
 
 def read_with_added(folder: pathlib.Path, added: object) -> Tokenizer:
@@ -144,14 +133,6 @@ def test_what_is_no_byte_level_bpe_is_refused_by_what_it_is(
         read_tokenizer(tmp_path)
 
 
-def test_merges_of_characters_are_refused(tmp_path: pathlib.Path) -> None:
-    """vocab.json and merges.txt over Chinese characters, which stand for no byte."""
-    (tmp_path / "vocab.json").write_text('{"天": 0, "气": 1, "天气": 2}', encoding="utf-8")
-    (tmp_path / "merges.txt").write_text("#version: 0.2 天\n天 气\n", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="merges characters, such as '天', not bytes"):
-        read_tokenizer(tmp_path)
-
-
 def test_bytes_may_be_one_step_of_several(tmp_path: pathlib.Path) -> None:
     """Digits one by one, then bytes, as tokenizers of later models do."""
     digits = {"type": "Digits", "individual_digits": True}
@@ -205,59 +186,53 @@ def test_wrong_parts_of_a_tokenizer_json_raise_no_other_error(
         assert "\n" not in str(error)
 
 
+_LACKS: Final = "tokenizer.json is missing, and so is"
+_ALONE: Final = "vocab.json alone is a list of tokens"
+
+
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("files", "told"),
     [
-        ("vocab.json", b'{"a": "b"}'),
-        ("merges.txt", b"#version: 0.2\na\n"),
-        ("merges.txt", b"#version: 0.2\nq\xc4\xa0 zzzzzz\n"),
+        ({"vocab.json": '{"a": "b"}'}, "the tokenizer cannot be read: |vocab.json (is|holds) "),
+        ({"merges.txt": "#version: 0.2\na\n"}, "the tokenizer cannot be read: "),
+        ({"merges.txt": "#version: 0.2\nqĠ zzzzzz\n"}, "the tokenizer cannot be read: "),
+        (
+            {"vocab.json": "{}", "merges.txt": ""},
+            "the tokenizer has no tokens, expected byte-level",
+        ),
+        (
+            {
+                "vocab.json": '{"天": 0, "气": 1, "天气": 2}',
+                "merges.txt": "#version: 0.2 天\n天 气\n",
+            },
+            "merges characters, such as '天', not bytes",
+        ),
+        ({"vocab.json": None}, f"{_LACKS} vocab.json$"),
+        ({"merges.txt": None}, f"{_LACKS} merges.txt; {_ALONE}$"),
+        ({"vocab.json": None, "merges.txt": None}, f"{_LACKS} vocab.json and merges.txt$"),
+        *(
+            (
+                {"vocab.json": None, "merges.txt": None, name: ""},
+                f"{_LACKS} vocab.json and merges.txt; {name} is of another kind of tokenizer, "
+                "expected byte-level BPE like GPT-2's$",
+            )
+            for name in ("vocab.txt", "spiece.model")
+        ),
     ],
 )
-def test_damaged_vocabulary_files_are_one_line(
-    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, name: str, content: bytes
+def test_vocabulary_files_that_make_no_tokenizer_are_told_in_one_line(
+    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, files: dict[str, str | None], told: str
 ) -> None:
-    """A fault in any of the three files is told, never raised as something else."""
+    """Damaged, empty, of characters, missing, or of another kind."""
     copy_vocabulary(gpt2_folder, tmp_path)
-    (tmp_path / name).write_bytes(content)
-    told = f"the tokenizer cannot be read: |{name} (is|holds) "
+    for name, content in files.items():
+        if content is None:
+            (tmp_path / name).unlink()
+        else:
+            (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(CheckpointError, match=told) as caught:
         read_tokenizer(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def test_a_tokenizer_without_tokens_is_refused(tmp_path: pathlib.Path) -> None:
-    """It would leave nothing that could be drawn."""
-    (tmp_path / "vocab.json").write_text("{}")
-    (tmp_path / "merges.txt").write_text("")
-    with pytest.raises(CheckpointError, match="the tokenizer has no tokens, expected byte-level"):
-        read_tokenizer(tmp_path)
-
-
-@pytest.mark.parametrize("missing", [["vocab.json"], ["merges.txt"], ["vocab.json", "merges.txt"]])
-def test_missing_files_are_named(
-    gpt2_folder: pathlib.Path, tmp_path: pathlib.Path, missing: list[str]
-) -> None:
-    """Without tokenizer.json both vocabulary files are needed."""
-    copy_vocabulary(gpt2_folder, tmp_path)
-    for name in missing:
-        (tmp_path / name).unlink()
-    with pytest.raises(CheckpointError) as caught:
-        read_tokenizer(tmp_path)
-    [fault] = caught.value.faults
-    assert fault.startswith(f"tokenizer.json is missing, and so is {' and '.join(missing)}")
-    assert fault.endswith("vocab.json alone is a list of tokens") == (missing == ["merges.txt"])
-
-
-@pytest.mark.parametrize("name", ["vocab.txt", "spiece.model"])
-def test_the_files_of_another_kind_are_refused_by_name(tmp_path: pathlib.Path, name: str) -> None:
-    """Told is what was found, and which files would be needed."""
-    (tmp_path / name).touch()
-    with pytest.raises(CheckpointError) as caught:
-        read_tokenizer(tmp_path)
-    assert caught.value.faults == (
-        "tokenizer.json is missing, and so is vocab.json and merges.txt; "
-        f"{name} is of another kind of tokenizer, expected byte-level BPE like GPT-2's",
-    )
 
 
 # What would bring the library down.
