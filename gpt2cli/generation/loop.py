@@ -12,7 +12,7 @@ from gpt2cli.errors import PromptError
 from gpt2cli.generation.beams import BeamSearch
 from gpt2cli.generation.interfaces import Chunk, Counts, Logits, LogitsEngine, SampleSource
 from gpt2cli.generation.prompt_cache import PromptCache
-from gpt2cli.generation.reading import block_of, find_calls
+from gpt2cli.generation.reading import find_calls
 from gpt2cli.generation.requests import PreparedRequest
 from gpt2cli.generation.sequence import TokenSequence
 from gpt2cli.generation.sources import find_source
@@ -207,8 +207,7 @@ class Loop:
         slot = self.active.index(sequence)
         started = time.perf_counter()
         self.counts.prefill_tokens += len(sequence.window) - sequence.fed
-        block = block_of(self.engine.shape)
-        for start, end in find_calls(sequence.stepped, sequence.fed, block=block):
+        for start, end in find_calls(sequence.stepped, sequence.fed):
             ids = sequence.window[start:end]
             logits = self.engine.extend(slot, ids, [len(ids) - 1])
             sequence.fed = end

@@ -3,8 +3,7 @@
 To read is to compute many ids of one slot in a call; to step is to compute one. What an id leaves
 in the KV cache, and the logits after it, depend on the ids up to it and on which of these were
 read, on nothing else: a text may be read in any pieces if none but the first is a single id, since
-attention multiplies one query by another kernel than several. It takes the queries of a call in
-blocks, and so no piece may leave a single one for the last block (ONNX Runtime 1.31.1, CPU).
+attention multiplies one query by another kernel than several (ONNX Runtime 1.31.1, CPU).
 
 The flags of a window tell for each id whether it is stepped. Those of a prompt are read, drawn ones
 stepped, and they stay so when they become a part of the next prompt.
@@ -13,8 +12,6 @@ stepped, and they stay so when they become a part of the next prompt.
 from collections.abc import Iterator, Sequence
 from itertools import compress, count, groupby
 from operator import ne
-
-from gpt2cli.model_folder import ModelShape
 
 
 def settle(stepped: Sequence[bool]) -> list[bool]:
@@ -49,30 +46,14 @@ def find_start(stepped: Sequence[bool], shared: int, *, cuts: bool) -> int:
     return start - 1 if is_single else start
 
 
-def find_calls(stepped: Sequence[bool], start: int, *, block: int) -> Iterator[tuple[int, int]]:
-    """Yield where each call that computes the ids from `start` on begins and ends.
-
-    `block`: how many queries attention takes at once, 3 or more.
-    """
+def find_calls(stepped: Sequence[bool], start: int) -> Iterator[tuple[int, int]]:
+    """Yield where each call that computes the ids from `start` on begins and ends."""
     for flag, run in groupby(range(start, len(stepped)), key=lambda place: stepped[place]):
         places = list(run)
-        end = places[-1] + 1
         if flag:
             yield from ((place, place + 1) for place in places)
-        elif len(places) > 1 and len(places) % block == 1:
-            yield places[0], end - 2
-            yield end - 2, end
         else:
-            yield places[0], end
-
-
-def block_of(shape: ModelShape) -> int:
-    """Return how many queries attention takes at once: MLAS's flash attention, if L2 is no limit.
-
-    That is 2 x head_dim (`q_block_size` of onnxruntime's attention on the CPU) where L2 holds
-    64 x head_dim^2 bytes, 256 kB for GPT-2.
-    """
-    return 2 * shape.head_dim
+            yield places[0], places[-1] + 1
 
 
 def _count_equal(first: Sequence[int], second: Sequence[int]) -> int:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
-from gpt2cli.generation.reading import block_of, count_shared, find_calls, find_start, settle
+from gpt2cli.generation.reading import count_shared, find_calls, find_start, settle
 from gpt2cli.model_folder import ModelFolder
 
 FLAGS = st.lists(st.booleans(), min_size=1, max_size=24)
@@ -63,23 +63,22 @@ def test_what_is_computed_begins_where_it_may(
     assert find_start(flags(stepped), shared, cuts=False) == without
 
 
-@given(stepped=FLAGS, shared=st.integers(0, 24), cuts=st.booleans(), block=st.integers(3, 6))
+@given(stepped=FLAGS, shared=st.integers(0, 24), cuts=st.booleans())
 def test_calls_compute_each_id_as_its_flag_says(
-    stepped: list[bool], shared: int, cuts: bool, block: int
+    stepped: list[bool], shared: int, cuts: bool
 ) -> None:
     """From the start to the end; what is read leaves no single one, but at the beginning."""
     settled = settle(stepped)
     start = find_start(settled, min(shared, len(settled)), cuts=cuts)
-    calls = list(find_calls(settled, start, block=block))
+    calls = list(find_calls(settled, start))
     assert calls[0][0] == start and calls[-1][1] == len(settled)
     assert [end for _, end in calls[:-1]] == [begin for begin, _ in calls[1:]]
     for begin, end in calls:
-        single = (end - begin) % block == 1
         if settled[begin]:
             assert end == begin + 1
         else:
             assert not any(settled[begin:end])
-            assert not single or (begin, end) == (0, 1)
+            assert end - begin > 1 or (begin, end) == (0, 1)
 
 
 class TestBits:
@@ -97,13 +96,8 @@ class TestBits:
         while engine.lengths:
             engine.free(0)
         logits = []
-        block = block_of(engine.shape)
         for begin, end in zip([0, *cuts], [*cuts, len(ids)], strict=True):
-            pieces = [
-                (begin + b, begin + e)
-                for b, e in find_calls([False] * (end - begin), 0, block=block)
-            ]
-            logits = [engine.extend(0, ids[b:e], [e - b - 1]) for b, e in pieces]
+            logits = [engine.extend(0, ids[begin:end], [end - begin - 1])]
         logits += [engine.decode([token_id]).copy() for token_id in ids[:then]]
         return b"".join(each.tobytes() for each in logits[-then - 1 :])
 
