@@ -6,6 +6,7 @@ whose `version` has changed lies at other addresses: what was bound to the old o
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,7 @@ _FEWEST_SLOTS: Final = 16
 _SLOTS_PER_CORE: Final = 8
 _MOST_SLOTS: Final = 32
 _MEMORY_SHARE: Final = 0.25  # of what is free, for a cache in which every slot is full
+_SLOTS_PER_SAVED: Final = 8  # what is saved beside the slots takes an eighth of their memory
 
 
 def choose_slots(
@@ -46,11 +48,24 @@ def choose_slots(
     return max(1, min(max(_FEWEST_SLOTS, _SLOTS_PER_CORE * cores), _MOST_SLOTS, fitting))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Saved:
+    """The first tokens of a row, beside the rows."""
+
+    length: int
+    size: int  # in bytes
+    place: Any  # on the host arrays [H, length, D], on a device the number of a spare row
+
+
 class HostCache:
     """KV cache in NumPy arrays, as large as needed: rows and capacity double, or halve."""
 
-    def __init__(self, shape: ModelShape, *, element: np.dtype[Any] = _FLOAT32) -> None:
+    def __init__(
+        self, shape: ModelShape, *, slots: int = 1, element: np.dtype[Any] = _FLOAT32
+    ) -> None:
+        """`slots`: how many rows there are as a rule, by which what is saved is bounded."""
         self._shape = shape
+        self._room = max(1, slots // _SLOTS_PER_SAVED) * shape.n_positions  # tokens to be saved
         self._element = element
         self.rows = 0
         self.capacity = 0
@@ -86,6 +101,23 @@ class HostCache:
         for array in self._arrays:
             array[target, :, :length] = array[source, :, :length]
 
+    def save_row(self, row: int, length: int) -> Saved | None:
+        """Copy the first tokens of a row to memory of their own; None if there is no room."""
+        if length > self._room:
+            return None
+        copies = [array[row, :, :length].copy() for array in self._arrays]
+        self._room -= length
+        return Saved(length, sum(copy.nbytes for copy in copies), copies)
+
+    def load_row(self, saved: Saved, row: int, length: int) -> None:
+        """Copy the first tokens of what was saved to a row."""
+        for array, copy in zip(self._arrays, saved.place, strict=True):
+            array[row, :, :length] = copy[:, :length]
+
+    def drop(self, saved: Saved) -> None:
+        """Make room again."""
+        self._room += saved.length
+
     def bind(self, binding: Any, first_row: int, rows: int) -> None:
         """Bind consecutive rows as past and as present, in place."""
         shape = self._axes(rows, self.capacity)
@@ -105,13 +137,15 @@ class DeviceCache:
     def __init__(
         self, shape: ModelShape, device: Device, *, rows: int, element: np.dtype[Any] = _FLOAT32
     ) -> None:
-        """Take the memory for all rows at once."""
+        """Take the memory for all rows at once, and for spare ones that are not counted."""
         self.rows = rows
+        self._spare = [rows + number for number in range(rows // _SLOTS_PER_SAVED)]
         self.capacity = shape.n_positions
         self._names = _cache_names(shape)
         self._device = device
         self._element = element
         self._row_axes = (1, shape.n_head, self.capacity, shape.head_dim)
+        self._row_bytes = int(np.prod(self._row_axes)) * element.itemsize
         self._copier: Any = None
         with failures_told(device, MAKING_ROOM):
             self._take_memory()
@@ -131,6 +165,21 @@ class DeviceCache:
                 binding.bind_output(f"target_{index}", *self._locate(index, target, 1))
             self._copier.run_with_iobinding(binding)
 
+    def save_row(self, row: int, length: int) -> Saved | None:
+        """Copy a row to a spare one; None if there is none."""
+        if not self._spare:
+            return None
+        self.copy_row(row, self._spare[-1], length)
+        return Saved(length, len(self._names) * self._row_bytes, self._spare.pop())
+
+    def load_row(self, saved: Saved, row: int, length: int) -> None:
+        """Copy what was saved to a row."""
+        self.copy_row(saved.place, row, length)
+
+    def drop(self, saved: Saved) -> None:
+        """Make room again."""
+        self._spare.append(saved.place)
+
     def bind(self, binding: Any, first_row: int, rows: int) -> None:
         """Bind consecutive rows as past and as present, in place."""
         for index, name in enumerate(self._names):
@@ -147,7 +196,7 @@ class DeviceCache:
             f"{{ values = ConstantOfShape <value = {kind}[1] {{0}}> (axes) }}",
             self._device,
         )
-        axes = np.array((self.rows, *self._row_axes[1:]), np.int64)
+        axes = np.array((self.rows + len(self._spare), *self._row_axes[1:]), np.int64)
         self._values: list[Any] = []
         for _ in self._names:
             binding = self._maker.io_binding()
@@ -166,8 +215,7 @@ class DeviceCache:
 
     def _locate(self, index: int, row: int, rows: int) -> tuple[Any, ...]:
         """Return what `bind_input` takes of rows of one value: device, dtype, shape, address."""
-        row_bytes = int(np.prod(self._row_axes)) * self._element.itemsize
-        address = int(self._values[index].data_ptr()) + row * row_bytes
+        address = int(self._values[index].data_ptr()) + row * self._row_bytes
         shape = (rows, *self._row_axes[1:])
         return self._device.kind, self._device.index, self._element.type, shape, address
 

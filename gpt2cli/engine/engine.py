@@ -11,11 +11,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2cli.engine.cache import DeviceCache, HostCache
+from gpt2cli.engine.cache import DeviceCache, HostCache, Saved
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.failures import MAKING_ROOM, failures_told
 from gpt2cli.engine.huge_pages import HugePages
 from gpt2cli.engine.session import RUNTIME_VERSION, cache_dtype, open_session
+from gpt2cli.errors import DeviceFullError
 from gpt2cli.machine import count_cores
 from gpt2cli.model_folder import ModelFolder
 
@@ -48,7 +49,7 @@ class Engine:
         if cache is not None:
             self._cache = cache
         elif device.kind == "cpu":
-            self._cache = HostCache(folder.shape, element=element)
+            self._cache = HostCache(folder.shape, slots=max_slots, element=element)
         else:
             self._cache = DeviceCache(folder.shape, device, rows=max_slots, element=element)
         self._lengths: list[int] = []
@@ -114,6 +115,32 @@ class Engine:
         length = self._lengths[source] if length is None else length
         self._lengths[target] = length
         self._cache.copy_row(source, target, length)
+
+    def save(self, slot: int, length: int) -> Saved | None:
+        """Keep a copy of a slot's first tokens beside the slots; None if there is no room for it.
+
+        All copies take at most an eighth of the memory of all slots, or that of one slot.
+        """
+        assert length <= self._lengths[slot]
+        try:
+            with failures_told(self.device, MAKING_ROOM):
+                return self._cache.save_row(slot, length)
+        except DeviceFullError:
+            return None
+
+    def load(self, saved: Saved, slot: int, length: int) -> None:
+        """Let an active slot, or the next free one, begin with tokens that were saved."""
+        assert length <= saved.length
+        if slot == len(self._lengths):
+            assert slot < self.slot_limit
+            self._lengths.append(0)
+        self._reserve(length)
+        self._lengths[slot] = length
+        self._cache.load_row(saved, slot, length)
+
+    def drop(self, saved: Saved) -> None:
+        """Give up a copy that was saved; it must not be loaded any more."""
+        self._cache.drop(saved)
 
     def rewind(self, slot: int, length: int) -> None:
         """Forget the slot's tokens from `length` on."""

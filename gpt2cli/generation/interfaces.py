@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,15 @@ from gpt2cli.model_folder import ModelShape
 from gpt2cli.sampling.logprobs import TokenLogprob
 
 Logits = NDArray[np.float32]
+
+
+class Saved(Protocol):
+    """A copy of the first tokens of a slot, beside the slots."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        ...
 
 
 class LogitsEngine(Protocol):
@@ -45,6 +54,18 @@ class LogitsEngine(Protocol):
 
     def fork(self, source: int, target: int, length: int | None = None) -> None:
         """Copy a slot, or its first tokens, over another or to the next free one."""
+        ...
+
+    def save(self, slot: int, length: int) -> Any:
+        """Keep a copy (a `Saved`) of a slot's first tokens; None if there is no room for it."""
+        ...
+
+    def load(self, saved: Any, slot: int, length: int) -> None:
+        """Let an active slot, or the next free one, begin with tokens of such a copy."""
+        ...
+
+    def drop(self, saved: Any) -> None:
+        """Give such a copy up."""
         ...
 
     def rewind(self, slot: int, length: int) -> None:
@@ -79,6 +100,8 @@ class Counts:
 
     prefill_tokens: int = 0
     prefill_seconds: float = 0.0
+    shared_tokens: int = 0  # of prompts, not prefilled, since a slot or a kept prefix had them
+    kept_bytes: int = 0  # the most that kept prefixes took
     decode_tokens: int = 0
     decode_seconds: float = 0.0
     sample_seconds: float = 0.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.beams import BeamSearch
 from gpt2cli.generation.interfaces import Chunk, Counts, Logits, LogitsEngine, SampleSource
+from gpt2cli.generation.prefixes import Prefixes
 from gpt2cli.generation.prompt_cache import PromptCache
 from gpt2cli.generation.reading import find_calls
 from gpt2cli.generation.requests import PreparedRequest
@@ -81,6 +82,10 @@ class Loop:
     active: list[TokenSequence] = field(default_factory=list)  # active[i] runs in slot i
     searches: list[BeamSearch] = field(default_factory=list)  # to which some of them belong
     waiting: TokenSequence | BeamSearch | None = None  # needs more room than there is now
+    prefixes: Prefixes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.prefixes = Prefixes(self.engine, self.counts)
 
     def run(self, source: SampleSource) -> Generator[Chunk, None, None]:
         """Yield chunks until nothing is active and nothing will come; then no slot is open.
@@ -101,6 +106,7 @@ class Loop:
         finally:
             while self.active:
                 self._release(len(self.active) - 1)
+            self.prefixes.close()
 
     def _step(self, source: SampleSource) -> Iterator[Chunk]:
         yield from self._refill(source)
@@ -183,14 +189,18 @@ class Loop:
         A request's samples thus share one prefill, and so do prompts that begin alike.
         """
         held, free = self._find_held()
-        source = find_source(sequence, held, free, cuts=self.engine.keeps_cuts)
+        cuts = self.engine.keeps_cuts
+        source = find_source(sequence, held, free, self.prefixes, cuts=cuts)
         slot = source.slot if source.slot in free else next(iter(free), len(held))
         self.active[slot : slot + 1] = [sequence]  # before the engine may fail
-        if slot != source.slot and source.length:
+        if source.saved is not None:
+            self.engine.load(source.saved, slot, source.length)
+        elif source.length and source.slot != slot:
             self.engine.fork(source.slot, slot, source.length)
         elif slot < len(held):
             self.engine.rewind(slot, source.length)
         sequence.fed, sequence.prefix_logits = source.length, source.logits
+        self.counts.shared_tokens += source.length
 
     def _find_held(self) -> tuple[Sequence[TokenSequence], Sequence[int]]:
         """Return the sequence of each open slot, and the slots that another one may take."""
@@ -214,6 +224,7 @@ class Loop:
         self.counts.prefill_seconds += time.perf_counter() - started
         if not sequence.slid:
             sequence.prefix_logits = logits
+            self.prefixes.learn(sequence, slot)
         return logits
 
     def _decode(self) -> Iterator[Chunk]:

@@ -24,11 +24,17 @@ def settle(stepped: Sequence[bool]) -> list[bool]:
     return settled
 
 
+def count_equal(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many items both begin with."""
+    differing = compress(count(), map(ne, first, second))
+    return next(differing, min(len(first), len(second)))
+
+
 def count_shared(
     ids: Sequence[int], stepped: Sequence[bool], others: Sequence[int], their: Sequence[bool]
 ) -> int:
     """Return how many ids both windows begin with, computed the same way."""
-    return min(_count_equal(ids, others), _count_equal(stepped, their))
+    return min(count_equal(ids, others), count_equal(stepped, their))
 
 
 def find_start(stepped: Sequence[bool], shared: int, *, cuts: bool) -> int:
@@ -54,8 +60,3 @@ def find_calls(stepped: Sequence[bool], start: int) -> Iterator[tuple[int, int]]
             yield from ((place, place + 1) for place in places)
         else:
             yield places[0], places[-1] + 1
-
-
-def _count_equal(first: Sequence[int], second: Sequence[int]) -> int:
-    differing = compress(count(), map(ne, first, second))
-    return next(differing, min(len(first), len(second)))

@@ -37,8 +37,11 @@ def describe_run(
     lines = [
         describe_conditions(model),
         *([] if reason is None else [f"not on CUDA: {reason}"]),
-        f"prefill {counts.prefill_tokens} tokens in {counts.prefill_seconds:.3f} s",
+        f"prefill {counts.prefill_tokens} tokens in {counts.prefill_seconds:.3f} s"
+        + (f", {counts.shared_tokens} more were there already" if counts.shared_tokens else ""),
     ]
+    if counts.kept_bytes:
+        lines.append(f"kept prefixes take {counts.kept_bytes / 2**20:.1f} MB")
     if counts.decode_tokens:
         seconds = counts.decode_seconds + counts.sample_seconds
         share = 100 * counts.sample_seconds / seconds

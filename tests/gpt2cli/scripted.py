@@ -6,6 +6,7 @@ than `n_positions`.
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,18 @@ from gpt2cli.model_folder import ModelShape
 
 Logits: TypeAlias = NDArray[np.float32]
 LogitsOf: TypeAlias = Callable[[Sequence[int]], Logits]  # all ids of a slot -> [V]
+
+
+@dataclass
+class SavedIds:
+    """A copy of the first ids of a slot."""
+
+    ids: list[int]
+
+    @property
+    def size(self) -> int:
+        """As if an id left a byte."""
+        return len(self.ids)
 
 
 class ScriptedEngine:
@@ -36,6 +49,7 @@ class ScriptedEngine:
         self.max_slots = max_slots
         self.slot_limit = slot_limit or max_slots
         self.slots: list[list[int]] = []
+        self.saved_room = 10 * n_positions
         self.calls: list[tuple[Any, ...]] = []
         self._logits_of = logits_of
         self._decoded = np.empty((0, 0), np.float32)
@@ -73,6 +87,28 @@ class ScriptedEngine:
         assert length is None or len(copied) == length
         self._open(target)
         self.slots[target] = copied
+
+    def save(self, slot: int, length: int) -> "SavedIds | None":
+        """Copy a slot's first ids, if there is room."""
+        self.calls.append(("save", slot, length))
+        assert 0 < length <= len(self.slots[slot])
+        if length > self.saved_room:
+            return None
+        self.saved_room -= length
+        return SavedIds(self.slots[slot][:length])
+
+    def load(self, saved: "SavedIds", slot: int, length: int) -> None:
+        """Let a slot begin with a copy."""
+        self.calls.append(("load", slot, length))
+        assert 0 < length <= len(saved.ids)
+        self._open(slot)
+        self.slots[slot] = saved.ids[:length]
+
+    def drop(self, saved: "SavedIds") -> None:
+        """Give a copy up; it is spoilt."""
+        self.calls.append(("drop", len(saved.ids)))
+        self.saved_room += len(saved.ids)
+        saved.ids.clear()
 
     def rewind(self, slot: int, length: int) -> None:
         """Forget a slot's ids from `length` on."""

@@ -171,6 +171,18 @@ class OriginEngine:
         """Never come here."""
         raise AssertionError
 
+    def save(self, slot: int, length: int) -> Any:
+        """Never come here."""
+        raise AssertionError
+
+    def load(self, saved: Any, slot: int, length: int) -> None:
+        """Never come here."""
+        raise AssertionError
+
+    def drop(self, saved: Any) -> None:
+        """Never come here."""
+        raise AssertionError
+
     def free(self, slot: int) -> None:
         """Never come here."""
         raise AssertionError

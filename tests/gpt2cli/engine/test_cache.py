@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpt2cli.engine.cache import HostCache, choose_slots
+from gpt2cli.engine.cache import DeviceCache, HostCache, choose_slots
 from gpt2cli.engine.devices import Device
 from gpt2cli.model_folder import ModelShape
 
@@ -30,6 +30,38 @@ def test_a_cache_has_the_rows_and_places_that_are_asked_for(
         cache.reserve(rows, length)
         assert [cache.rows, cache.capacity] == found
         assert (cache.version == version) == (found == before)
+
+
+@pytest.mark.parametrize(
+    ("slots", "lengths", "saved"),
+    [(1, (100, 200, 1), "yyn"), (15, (300, 1), "yn"), (16, (300, 300, 1), "yyn")],
+)
+def test_what_is_saved_takes_an_eighth_of_all_slots_at_most(
+    slots: int, lengths: tuple[int, ...], saved: str
+) -> None:
+    """Or as much as one slot; what is dropped makes room again."""
+    cache = HostCache(SHAPE, slots=slots)
+    cache.reserve(1, 300)
+    kept = [cache.save_row(0, length) for length in lengths]
+    assert "".join("n" if each is None else "y" for each in kept) == saved
+    sizes = [each.size for each in kept if each is not None]
+    assert sizes == [4 * 2 * 2 * 6 * n for n, y in zip(lengths, saved, strict=True) if y == "y"]
+    for each in kept:
+        if each is not None:
+            cache.drop(each)
+    assert cache.save_row(0, 300) is not None
+
+
+@pytest.mark.parametrize(("rows", "spare"), [(7, 0), (8, 1), (31, 3)])
+def test_a_device_has_a_spare_row_for_every_eight(rows: int, spare: int) -> None:
+    """They are whole, and used one after the other."""
+    cache = DeviceCache(SHAPE, Device("cpu"), rows=rows)
+    kept = [cache.save_row(0, 1) for _ in range(spare + 1)]
+    assert [each and each.size for each in kept] == [4 * 2 * 2 * 6 * 300] * spare + [None]
+    for each in kept:
+        if each is not None:
+            cache.drop(each)
+            assert cache.save_row(1, 300) is not None
 
 
 # How many slots there are where nobody says.

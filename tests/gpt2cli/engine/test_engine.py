@@ -136,6 +136,14 @@ class Twins:
         """Decode one id per slot on both."""
         return self._same(lambda engine: engine.decode(ids).copy())
 
+    def copy(self, slot: int, target: int, length: int) -> None:
+        """Save a part of a slot, and let another one, or the same, begin with it."""
+        for engine in self._engines:
+            saved = engine.save(slot, length)
+            assert saved is not None and saved.length == length
+            engine.load(saved, target, length)
+            engine.drop(saved)
+
     def tell(self, call: str, *arguments: int) -> None:
         """Fork, rewind or free on both."""
         for engine in self._engines:
@@ -216,11 +224,11 @@ def test_any_order_of_calls_gives_right_logits(
 ) -> None:
     """Random calls: both kinds of cache give the same bits, and each row is the oracle's."""
     draw = np.random.default_rng(seed)
-    caches = (HostCache(small.shape), DeviceCache(small.shape, CPU, rows=4))
+    caches = (HostCache(small.shape), DeviceCache(small.shape, CPU, rows=8))
     both = Twins(*(Engine(small, CPU, max_slots=4, threads=1, cache=cache) for cache in caches))
     rows: list[list[int]] = []
     for _ in range(60):
-        call = str(draw.choice(["extend", "decode", "decode", "fork", "rewind", "free"]))
+        call = str(draw.choice(["extend", "decode", "decode", "fork", "copy", "rewind", "free"]))
         slot = int(draw.integers(0, len(rows))) if rows else 0
         target = int(draw.integers(0, min(len(rows) + 1, 4)))
         if call == "extend" or not rows:
@@ -234,8 +242,13 @@ def test_any_order_of_calls_gives_right_logits(
             rows = [[*row, token_id] for row, token_id in zip(rows, ids, strict=True)]
             assert_near(both.decode(ids), np.stack([oracle(row) for row in rows]))
         elif call == "fork" and slot != target:
-            both.tell(call, slot, target)
-            rows[target : target + 1] = [rows[slot]]
+            length = int(draw.integers(0, len(rows[slot]) + 1))
+            both.tell(call, slot, target, length)
+            rows[target : target + 1] = [rows[slot][:length]]
+        elif call == "copy":
+            length = int(draw.integers(0, len(rows[slot]) + 1))
+            both.copy(slot, target, length)
+            rows[target : target + 1] = [rows[slot][:length]]
         elif call == "rewind":
             rows[slot] = rows[slot][: int(draw.integers(0, len(rows[slot]) + 1))]
             both.tell(call, slot, len(rows[slot]))

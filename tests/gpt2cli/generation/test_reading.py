@@ -88,7 +88,7 @@ class TestBits:
     @classmethod
     def engine(cls, starter: ModelFolder) -> Engine:
         """Return a real engine."""
-        return Engine(starter, Device("cpu"), threads=2)
+        return Engine(starter, Device("cpu"), threads=1)
 
     @staticmethod
     def read(engine: Engine, ids: Sequence[int], cuts: Sequence[int], then: int) -> bytes:

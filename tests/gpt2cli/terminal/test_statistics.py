@@ -45,6 +45,15 @@ def test_speeds_come_with_their_conditions(
     ]
 
 
+def test_what_prompts_shared_is_told(model: LoadedModel) -> None:
+    """In tokens, and what was kept for it."""
+    counts = dataclasses.replace(_COUNTS, shared_tokens=40, kept_bytes=3 << 19)
+    assert describe(model, counts)[1:3] == [
+        "prefill 3 tokens in 0.500 s, 40 more were there already",
+        "kept prefixes take 1.5 MB",
+    ]
+
+
 def test_a_hub_model_is_told_with_its_commit(model: LoadedModel) -> None:
     stored = dataclasses.replace(model.stored, name="owner/name", revision="0123456789abcdef")
     first, *_ = describe(dataclasses.replace(model, stored=stored))
