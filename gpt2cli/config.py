@@ -68,6 +68,14 @@ class Overflow(StrEnum):
     ERROR = "error"  # refused before anything is generated
 
 
+def adapter_option(panel: str, *, settable: bool = True) -> Any:
+    """Declare --adapter, in a command's own panel."""
+    return option(
+        (), "Adapter made by peft to merge into the model: its folder or hub id; repeatable.",
+        panel, kind=NAME, metavar="FOLDER_OR_ID", repeatable=True, settable=settable,
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig(Group):
     """Which model runs, and on what."""
@@ -84,6 +92,7 @@ class ModelConfig(Group):
         None, "Step of training, where a folder has several TensorFlow checkpoints.", MODEL,
         kind=WHOLE, within=_ANY, usual="the newest",
     )  # fmt: skip
+    adapter: tuple[str, ...] = adapter_option(MODEL)
     precision: str = option(
         AUTO, "Precision of the weights; fp16 is for CUDA.", MODEL,
         kind=one_of((AUTO, *PRECISIONS)), usual="auto: fp32 on the CPU, fp16 on CUDA",
@@ -314,7 +323,7 @@ SETTABLE: Final = (
 TAKES_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "temperature": ("greedy",),
     "greedy": ("temperature",),
-    "model": ("revision", "step"),
+    "model": ("revision", "step", "adapter"),
     "choice": ("regex", "json_schema"),
     "regex": ("choice", "json_schema"),
     "json_schema": ("choice", "regex"),

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from gpt2cli.config import PRECISIONS, ModelConfig, ReportConfig
+from gpt2cli.config import PRECISIONS, ModelConfig, ReportConfig, adapter_option
 from gpt2cli.option_kinds import SWITCH, one_of, option
 from gpt2cli.options import complete_model, takes
 from gpt2cli.settings import Settings
@@ -19,6 +19,7 @@ _EXPORT: Final = "Export"
 class ExportConfig:
     """How the checkpoint is converted."""
 
+    adapter: tuple[str, ...] = adapter_option(_EXPORT, settable=False)
     precision: str = option(
         "fp32", "Precision of the weights; fp16 is for CUDA.", _EXPORT,
         kind=one_of(PRECISIONS), settable=False,
@@ -32,7 +33,12 @@ class ExportConfig:
     )
 
 
-@takes(ModelConfig, ExportConfig, ReportConfig, without={"model", "device", "threads", "stats"})
+@takes(
+    ModelConfig,
+    ExportConfig,
+    ReportConfig,
+    without={"model", "device", "threads", "stats"},
+)
 def export(
     *,
     source: Annotated[
@@ -64,7 +70,11 @@ def export(
     how, where = settings.make(ExportConfig), settings.make(ModelConfig)
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         store = Store(
-            revision=where.revision, step=where.step, offline=where.offline, listener=notes
+            revision=where.revision,
+            step=where.step,
+            adapters=how.adapter,
+            offline=where.offline,
+            listener=notes,
         )
         export_to(
             store.find_checkpoint(source),

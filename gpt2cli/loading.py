@@ -91,6 +91,7 @@ def _find_for(where: Device, config: ModelConfig, listener: Listener) -> StoredM
     store = Store(
         revision=config.revision,
         step=config.step,
+        adapters=config.adapter,
         precision=config.precision,
         auto_precision=choose_precision(config.precision, where),
         offline=config.offline,

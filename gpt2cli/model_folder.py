@@ -43,6 +43,19 @@ class SpecialToken:
 
 
 @dataclass(frozen=True, slots=True)
+class MergedAdapter:
+    """An adapter that is merged into a model, by a name as the model's own."""
+
+    name: str
+    revision: str | None  # the commit of one of the hub
+
+    @property
+    def title(self) -> str:
+        """What people are shown: the id on the hub, or a folder's last name."""
+        return self.name if self.revision else Path(self.name).name
+
+
+@dataclass(frozen=True, slots=True)
 class ModelFolder:
     """A model folder whose files are all there, with the sizes that `export` recorded."""
 
@@ -57,6 +70,7 @@ class ModelFolder:
     source: Mapping[str, Any] = field(repr=False)
     checked: tuple[tuple[str, str], ...]  # (onnxruntime version, provider) that passed the check
     files: Mapping[str, tuple[int, str]] = field(repr=False)  # size and sha256, by name
+    adapters: tuple[MergedAdapter, ...] = ()
 
     @property
     def graph_file(self) -> Path:
@@ -155,11 +169,21 @@ def _parse(path: Path, manifest: Mapping[str, Any]) -> ModelFolder:
             missing_ids=tuple(range(first, last + 1) for first, last in gaps),
             special_tokens=tuple(map(_parse_special, tokenizer["special_tokens"])),
             source=dict(manifest["source"]),
+            adapters=_parse_adapters(manifest["source"]),
             checked=_parse_checked(manifest["checked"]),
             files={name: _parse_file(name, facts) for name, facts in manifest["files"].items()},
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{path / MANIFEST_FILE} is damaged ({error}); export again") from error
+
+
+def _parse_adapters(source: Mapping[str, Any]) -> tuple[MergedAdapter, ...]:
+    sources = source.get("adapters", [])
+    _require(isinstance(sources, list), "a list of adapters", sources)
+    adapters = [MergedAdapter(s.get("repo") or s["path"], s.get("commit")) for s in sources]
+    known = all(isinstance(a.name, str) and isinstance(a.revision, str | None) for a in adapters)
+    _require(known, "names of adapters", sources)
+    return tuple(adapters)
 
 
 def _parse_shape(sizes: Mapping[str, Any]) -> ModelShape:

@@ -1,12 +1,20 @@
 """`gpt2 models`: what is in the cache, pulling into it and removing from it."""
 
 import json as json_format
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gpt2cli.config import AUTO, PRECISIONS, REPORT, ReportConfig, json_option, values_of
+from gpt2cli.config import (
+    AUTO,
+    PRECISIONS,
+    REPORT,
+    ReportConfig,
+    adapter_option,
+    json_option,
+    values_of,
+)
 from gpt2cli.option_kinds import NAME, SWITCH, WHOLE, Range, one_of, option
 from gpt2cli.options import Command, complete_cached, complete_model, takes
 from gpt2cli.settings import Settings
@@ -44,6 +52,7 @@ class PullConfig:
         None, "Step of a folder with several TensorFlow checkpoints.", _EXPORT,
         kind=WHOLE, within=Range(0), usual="the newest", settable=False,
     )  # fmt: skip
+    adapter: tuple[str, ...] = adapter_option(_EXPORT, settable=False)
     precision: str = option(
         AUTO, "Precision of the weights.", _EXPORT,
         kind=one_of((AUTO, *PRECISIONS)), usual="auto: what generate uses here",
@@ -108,7 +117,7 @@ def list_models(*, settings: Settings) -> None:
     else:
         rows = [
             (
-                model.name,
+                " + ".join([model.name, *(adapter.title for adapter in model.adapters)]),
                 (model.revision or "-")[:12],
                 model.precision,
                 format_size(model.size),
@@ -144,6 +153,7 @@ def pull(
         model = Store(
             revision=wanted.revision,
             step=wanted.step,
+            adapters=wanted.adapter,
             precision=wanted.precision,
             auto_precision=find_usual_precision(),
             listener=notes,
@@ -212,6 +222,7 @@ def _as_record(model: "CachedModel") -> dict[str, object]:
     return {
         "name": model.name,
         "revision": model.revision,
+        "adapters": [asdict(adapter) for adapter in model.adapters],
         "precision": model.precision,
         "size": model.size,
         "path": str(model.path),
@@ -225,6 +236,8 @@ def _format_described(described: dict[str, object]) -> str:
     for name, value in described.items():
         if name == "config" and isinstance(value, dict):
             lines += ["config", *(f"  {key}  {json_format.dumps(v)}" for key, v in value.items())]
+        elif name == "adapters" and isinstance(value, list):
+            lines += [f"adapter  {one['name']} {one['revision'] or ''}".rstrip() for one in value]
         elif name == "special_tokens" and isinstance(value, list):
             lines += ["special tokens", *map(_format_token, value)]
         elif name in ("inputs", "outputs") and isinstance(value, list):

@@ -2,11 +2,14 @@
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from gpt2cli.generation.interfaces import Finish
 from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
+from gpt2cli.model_folder import MergedAdapter
 from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
 from gpt2cli.spelling import describe_piece
 from gpt2cli.tokenizer import Tokenizer
@@ -77,6 +80,11 @@ def format_record(record: dict[str, Any]) -> str:
     return _HALF_PAIR.sub("\ufffd", line)
 
 
+def _describe_adapters(adapters: Sequence[MergedAdapter]) -> dict[str, Any]:
+    """Return the names and commits of what was merged into the model, if there is any."""
+    return {"adapters": [asdict(adapter) for adapter in adapters]} if adapters else {}
+
+
 def _identify(identity: object) -> dict[str, Any]:
     """Return the user's own "id" where there is one."""
     return {} if identity is None else {"id": identity}
@@ -113,6 +121,7 @@ def describe_model(model: LoadedModel) -> dict[str, Any]:
     return {
         "model": model.stored.name,
         "revision": model.stored.revision,
+        **_describe_adapters(model.stored.folder.adapters),
         "precision": model.stored.folder.precision,
         "device": str(model.engine.device),
     }

@@ -101,7 +101,11 @@ def tokens(
         from gpt2cli.tokenizer import Tokenizer
 
         store = Store(
-            revision=model.revision, step=model.step, offline=model.offline, listener=notes
+            revision=model.revision,
+            step=model.step,
+            adapters=model.adapter,
+            offline=model.offline,
+            listener=notes,
         )
         with store.find_tokenizer(model.model) as stored:
             tokenizer = Tokenizer(stored.folder, notes.note)

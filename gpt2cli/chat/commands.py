@@ -86,9 +86,8 @@ def _set(dialogue: Dialogue, argument: str) -> None:
 def _show(dialogue: Dialogue, argument: str) -> None:
     chat, stored = dialogue.chat, dialogue.model.stored
     conversation = chat.conversation
-    revision = f" ({stored.revision[:12]})" if stored.revision else ""
     about = {
-        "model": f"{stored.name}{revision}, {stored.folder.precision} on "
+        "model": f"{stored.title}, {stored.folder.precision} on "
         f"{dialogue.model.engine.device}, {chat.n_positions} tokens",
         "template": chat.template,
         "names": f"{conversation.user_name}, {conversation.bot_name}",

@@ -37,7 +37,7 @@ class DoctorConfig:
 
 @takes(
     ModelConfig, DoctorConfig, ReportConfig,
-    without={"model", "revision", "step", "precision", "threads", "stats"},
+    without={"model", "revision", "step", "adapter", "precision", "threads", "stats"},
 )  # fmt: skip
 def doctor(
     *,

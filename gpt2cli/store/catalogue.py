@@ -9,7 +9,7 @@ from typing import Any
 
 from export.whole import sync_folder
 from gpt2cli.errors import ModelError
-from gpt2cli.model_folder import is_model_folder, read_manifest, read_model_folder
+from gpt2cli.model_folder import MergedAdapter, is_model_folder, read_manifest, read_model_folder
 from gpt2cli.store.exports import describe_folder, readable_models_folders
 from gpt2cli.store.names import HUB_ALIASES, STARTER, name_step, parse_name
 
@@ -24,6 +24,7 @@ class CachedModel:
     size: int  # bytes
     path: Path
     fault: str | None = None  # why it cannot be used
+    adapters: tuple[MergedAdapter, ...] = ()
     cached: bool = True
 
 
@@ -40,14 +41,15 @@ def summarise_folder(path: Path) -> CachedModel:
     """Return what `models list` shows of a model folder, or its fault if it is damaged."""
     name, revision, precision = _read_name(path)
     size, fault = 0, None
+    adapters: tuple[MergedAdapter, ...] = ()
     try:
         size = sum(file.stat().st_size for file in path.glob("[!.]*"))
-        read_model_folder(path)
+        adapters = read_model_folder(path).adapters
     except ModelError as error:
         fault = str(error)
     except OSError as error:
         fault = f"{path}: {error.strerror}"
-    return CachedModel(name, revision, precision, size, path, fault)
+    return CachedModel(name, revision, precision, size, path, fault, adapters)
 
 
 def find_cached(

@@ -30,16 +30,31 @@ _NO_STEPS: Final = "a folder with steps of TensorFlow checkpoints"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint on this machine, and what identifies it in export.json."""
+    """A checkpoint on this machine, or an adapter, and what identifies it in export.json."""
 
     folder: Path
     origin: Mapping[str, Any]
+    adapters: tuple["Checkpoint", ...] = ()  # merged into it, one after the other
+
+    @property
+    def source(self) -> Mapping[str, Any]:
+        """What identifies what is made of it."""
+        if not self.adapters:
+            return self.origin
+        return {**self.origin, "adapters": [adapter.origin for adapter in self.adapters]}
 
     @property
     def label(self) -> str:
         """What people call it."""
         path = self.origin.get("path")
-        return Path(path).name if path else str(self.origin.get("repo") or self.origin["name"])
+        own = Path(path).name if path else str(self.origin.get("repo") or self.origin["name"])
+        return " with ".join([own, *(adapter.label for adapter in self.adapters)])
+
+    @property
+    def identity(self) -> list[Any]:
+        """What stays the same when a local one changes."""
+        origins = [one.origin for one in (self, *self.adapters)]
+        return [{k: v for k, v in origin.items() if k != "files"} for origin in origins]
 
 
 def local_checkpoint(folder: Path, step: int | None = None) -> Checkpoint:
@@ -74,15 +89,14 @@ def find_exported(checkpoint: Checkpoint, precision: str) -> ModelFolder | None:
     for models in readable_models_folders():
         with suppress(ModelError):
             folder = read_model_folder(models / _choose_name(checkpoint, precision))
-            if folder.source == checkpoint.origin:
+            if folder.source == checkpoint.source:
                 return folder
     return None
 
 
 def _choose_name(checkpoint: Checkpoint, precision: str) -> str:
     """Return a model folder's name in the cache: the same one when a local checkpoint changes."""
-    source = {name: value for name, value in checkpoint.origin.items() if name != "files"}
-    key = json.dumps([source, precision, GRAPH_VERSION], sort_keys=True)
+    key = json.dumps([*checkpoint.identity, precision, GRAPH_VERSION], sort_keys=True)
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     label = re.sub(r"[^\w.-]+", "--", checkpoint.label)[-60:]
     return f"{label}-{precision}-{digest}"
@@ -136,7 +150,7 @@ def export_to(
     stage: Report,
 ) -> None:
     """Convert a checkpoint to the model folder `out`."""
-    with _translated(checkpoint.folder, checkpoint.origin):
+    with _translated(checkpoint.folder, checkpoint):
         from export.convert import convert
         from export.storage import Precision
 
@@ -144,8 +158,9 @@ def export_to(
             checkpoint.folder,
             out,
             step=checkpoint.origin.get("step"),
+            adapters=[adapter.folder for adapter in checkpoint.adapters],
             precision=Precision(precision),
-            origin=checkpoint.origin,
+            origin=checkpoint.source,
             full_check=full_check,
             force=force,
             report=stage,
@@ -155,11 +170,16 @@ def export_to(
 
 def write_tokenizer(checkpoint: Checkpoint, out: Path) -> ModelFolder:
     """Return a model folder without graph and weights, written into the empty folder `out`."""
-    source, origin = checkpoint.folder, checkpoint.origin
-    with _translated(source, origin):
+    with _translated(checkpoint.folder, checkpoint):
         from export.manifest import write_tokenizer_folder
 
-        write_tokenizer_folder(source, out, graph_version=GRAPH_VERSION, origin=origin)
+        write_tokenizer_folder(
+            checkpoint.folder,
+            out,
+            adapters=[adapter.folder for adapter in checkpoint.adapters],
+            graph_version=GRAPH_VERSION,
+            origin=checkpoint.source,
+        )
     return read_model_folder(out)
 
 
@@ -184,21 +204,30 @@ def describe_folder(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _translated(folder: Path, origin: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Raise faults of a folder as a ModelError, which says so if the download is damaged."""
+def _translated(folder: Path, checkpoint: Checkpoint | None = None) -> Iterator[None]:
+    """Raise faults of a folder as a ModelError, which says so if a download is damaged."""
     from export.errors import ExportError
 
     try:
         yield
     except ExportError as error:
-        repo = (origin or {}).get("repo")
-        damaged = ", ".join(find_damaged(folder)) if repo else ""
-        if not damaged:
-            raise ModelError(str(error)) from error
-        mended = f"`gpt2 models pull {repo}` repairs it"
-        raise ModelError(f"the download of {repo} is damaged: {damaged}; {mended}") from error
+        if checkpoint is not None:
+            _refuse_damaged(checkpoint, error)
+        raise ModelError(str(error)) from error
     except OSError as error:
         raise ModelError(f"{folder} cannot be read: {error.strerror or error}") from error
+
+
+def _refuse_damaged(checkpoint: Checkpoint, error: Exception) -> None:
+    """Raise a ModelError if what was downloaded of a checkpoint and its adapters is damaged."""
+    for one in (checkpoint, *checkpoint.adapters):
+        repo = one.origin.get("repo")
+        damaged = ", ".join(find_damaged(one.folder)) if repo else ""
+        if damaged:
+            as_adapter = f"MODEL {{adapter}} {repo}"
+            pulled = repo if one is checkpoint else as_adapter
+            fault = f"the download of {repo} is damaged: {damaged}"
+            raise ModelError(fault, f"`gpt2 models pull {pulled}` repairs it") from error
 
 
 def spare_models_folder() -> Path:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from export.whole import give_name, replacing
 from gpt2cli.errors import HubError
-from gpt2cli.store.hub_files import HubFile, choose_files, find_blob
+from gpt2cli.store.hub_files import CHECKPOINT, Contents, HubFile, find_blob
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo
@@ -39,18 +39,20 @@ class Hub:
     endpoint: str | None = None
     cache: Path | None = None
 
-    def find_snapshot(self, repo: str, revision: str) -> Path | None:
+    def find_snapshot(self, repo: str, revision: str, wanted: Contents = CHECKPOINT) -> Path | None:
         """Return what the hub's cache has of a checkpoint, complete or not, without the network."""
         _check_library()
         from huggingface_hub import try_to_load_from_cache
 
         try:
-            config = try_to_load_from_cache(repo, "config.json", self.cache, revision)
+            config = try_to_load_from_cache(repo, wanted.config, self.cache, revision)
         except (OSError, ValueError):
             return None
         return Path(config).parent if isinstance(config, str) else None
 
-    def download(self, repo: str, revision: str, *, progress: bool, weights: bool = True) -> Path:
+    def download(
+        self, repo: str, revision: str, *, progress: bool, wanted: Contents = CHECKPOINT
+    ) -> Path:
         """Return the snapshot, after downloading what is missing or not as the hub lists it.
 
         `progress` shows huggingface_hub's bar on stderr.
@@ -68,7 +70,7 @@ class Hub:
             info = answer_within(_ANSWER_SECONDS, lambda: self._ask(repo, revision))
             if info.sha is None:
                 raise LookupError("the hub names no commit")
-            for file in choose_files(repo, _list_files(info), weights=weights):
+            for file in wanted.choose(repo, _list_files(info)):
                 if file.sha256 and progress:
                     _show_progress()
                 snapshot = self._fetch(repo, info.sha, file).parent

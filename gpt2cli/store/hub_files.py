@@ -2,8 +2,9 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +13,7 @@ from export.small_files import LARGE, ReadError, read_object
 from gpt2cli.errors import HubError
 
 # What a conversion reads beside the weights; everything else in a repository is left there.
-_DESCRIPTIONS: Final = (
-    "config.json",
-    "generation_config.json",
+_TOKENIZER_FILES: Final = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -22,6 +21,10 @@ _DESCRIPTIONS: Final = (
     "merges.txt",
     "added_tokens.json",
 )
+_CONFIG: Final = "config.json"
+_ADAPTER_CONFIG: Final = "adapter_config.json"
+_DESCRIPTIONS: Final = (_CONFIG, "generation_config.json", *_TOKENIZER_FILES)
+_ADAPTER_DESCRIPTIONS: Final = (_ADAPTER_CONFIG, *_TOKENIZER_FILES)
 # The forms of weights, the preferred one first: a single file, or an index and its shards.
 WEIGHTS: Final = (
     ("model.safetensors", None),
@@ -29,6 +32,7 @@ WEIGHTS: Final = (
     ("pytorch_model.bin", None),
     ("pytorch_model.bin.index.json", re.compile(r"pytorch_model-\d+-of-\d+\.bin")),
 )
+_ADAPTER_WEIGHTS: Final = ("adapter_model.safetensors", "adapter_model.bin")
 # The forms of tokenizers: all files of one.
 _TOKENIZERS: Final = (("tokenizer.json",), ("vocab.json", "merges.txt"))
 _SHA256_DIGITS: Final = 64
@@ -82,6 +86,9 @@ def choose_files(repo: str, listed: Mapping[str, HubFile], *, weights: bool) -> 
     form = next(((name, shard) for name, shard in WEIGHTS if name in listed), None)
     if "config.json" not in listed or (weights and form is None):
         missing = "config.json" if "config.json" not in listed else "model.safetensors"
+        if _ADAPTER_CONFIG in listed:
+            advice = "name the model that it was made for, and it with {adapter}"
+            raise HubError(f"{repo} is an adapter, not a model", advice)
         found, advice = find_others(repo, listed) or ("", "expected a GPT-2 checkpoint")
         only = f", only {found}" if found else ""
         raise HubError(f"{repo} has no {missing}{only}", advice)
@@ -90,6 +97,28 @@ def choose_files(repo: str, listed: Mapping[str, HubFile], *, weights: bool) -> 
     name, shard = form
     shards = [other for other in sorted(listed) if shard is not None and shard.fullmatch(other)]
     return descriptions + [listed[name] for name in (name, *shards)]
+
+
+def choose_adapter_files(repo: str, listed: Mapping[str, HubFile]) -> list[HubFile]:
+    """Return the files of an adapter that a conversion reads, the weights last.
+
+    Raises:
+        HubError: if a file that is needed is missing.
+    """
+    weights = [name for name in _ADAPTER_WEIGHTS if name in listed][:1]
+    if _ADAPTER_CONFIG not in listed or not weights:
+        missing = _ADAPTER_WEIGHTS[0] if _ADAPTER_CONFIG in listed else _ADAPTER_CONFIG
+        raise HubError(f"{repo} has no {missing}", "expected an adapter that peft made")
+    names = (*(name for name in _ADAPTER_DESCRIPTIONS if name in listed), *weights)
+    return [listed[name] for name in names]
+
+
+def find_missing_of_adapter(folder: Path) -> list[str]:
+    """Return what the snapshot of an adapter lacks."""
+    if not (folder / _ADAPTER_CONFIG).exists():
+        return [_ADAPTER_CONFIG]
+    has_weights = any((folder / name).exists() for name in _ADAPTER_WEIGHTS)
+    return [] if has_weights else [_ADAPTER_WEIGHTS[0]]
 
 
 def find_damaged(folder: Path) -> list[str]:
@@ -131,3 +160,21 @@ def _find_missing_shards(index: Path) -> list[str]:
         return sorted(str(shard) for shard in shards if not (index.parent / shard).exists())
     except (OSError, ReadError, KeyError, TypeError, AttributeError):
         return [index.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is wanted of a repository."""
+
+    config: str  # the file that every one of its kind has
+    choose: Callable[[str, Mapping[str, HubFile]], list[HubFile]]  # from what the hub lists
+    find_missing: Callable[[Path], list[str]]  # in a snapshot
+
+
+CHECKPOINT: Final = Contents(
+    _CONFIG, partial(choose_files, weights=True), partial(find_missing, weights=True)
+)
+TOKENIZER: Final = Contents(
+    _CONFIG, partial(choose_files, weights=False), partial(find_missing, weights=False)
+)
+ADAPTER: Final = Contents(_ADAPTER_CONFIG, choose_adapter_files, find_missing_of_adapter)

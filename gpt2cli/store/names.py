@@ -68,6 +68,24 @@ def name_step(step: int) -> str:
     return f"step-{step}"
 
 
+def parse_adapter(name: str) -> str | Path:
+    """Return what an adapter's name means: a folder that exists, else a repository on the hub.
+
+    Raises:
+        ModelError: if it is neither.
+    """
+    path = Path(os.path.expanduser(name))  # noqa: PTH111
+    if name and os.path.isdir(path):  # noqa: PTH112
+        return path
+    if os.path.isfile(path):  # noqa: PTH113
+        raise ModelError(f"adapter {name!r} is a file; expected its folder, or a hub id")
+    if _HUB_ID.fullmatch(name):
+        return name
+    raise ModelError(
+        f"adapter {name!r}: there is no such folder, and it is not a hub id (owner/name)"
+    )
+
+
 def _find_nearest(name: str, aliases: Sequence[str]) -> list[str]:
     """Return names that may have been meant: typing errors (gpt2-medum) before gpt2-SOMETHING."""
     slips = difflib.get_close_matches(name, aliases, n=1, cutoff=0.9)

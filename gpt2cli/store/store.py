@@ -21,7 +21,7 @@ from gpt2cli.store.exports import (
     write_tokenizer,
 )
 from gpt2cli.store.hub import Hub, find_offline_variable
-from gpt2cli.store.hub_files import find_missing
+from gpt2cli.store.hub_files import ADAPTER, CHECKPOINT, TOKENIZER, Contents
 from gpt2cli.store.memory import (
     DefaultMemory,
     describe_way,
@@ -30,7 +30,14 @@ from gpt2cli.store.memory import (
     recall_default,
     remember_default,
 )
-from gpt2cli.store.names import DEFAULT_MODEL, STARTER, STARTER_FOLDER, name_step, parse_name
+from gpt2cli.store.names import (
+    DEFAULT_MODEL,
+    STARTER,
+    STARTER_FOLDER,
+    name_step,
+    parse_adapter,
+    parse_name,
+)
 
 AUTO: Final = "auto"
 _CHECKPOINT_SUFFIXES: Final = (".json", ".safetensors")
@@ -64,22 +71,30 @@ class StoredModel:
     name: str
     revision: str | None  # the commit of a hub model, or the step that was asked for
 
+    @property
+    def title(self) -> str:
+        """What people are shown: the name, its commit, and the adapters merged into it."""
+        commit = f" ({self.revision[:12]})" if self.revision else ""
+        return " + ".join([f"{self.name}{commit}", *(a.title for a in self.folder.adapters)])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
     """Finds models; its methods download and export them if need be.
 
-    `precision` is one, or "auto". `auto_precision` is what that exports; a model folder is taken in
-    whatever precision it has.
+    `adapters` name what is merged into the model. `precision` is one, or "auto". `auto_precision`
+    is what that exports; a model folder is taken in whatever precision it has.
 
     All methods raise:
         ModelError: if there is no such model, or it cannot be had or converted.
-        UsageError: if a revision, step or precision is asked of a model that has no such choice.
+        UsageError: if a revision, step, adapter or precision is asked of a model that has no such
+            choice.
     """
 
     listener: Listener
     revision: str | None = None
     step: int | None = None
+    adapters: tuple[str, ...] = ()
     precision: str = AUTO
     auto_precision: str = "fp32"
     offline: bool = False
@@ -93,9 +108,12 @@ class Store:
     def pull(self, name: str) -> StoredModel:
         """Return the newest model for `name`: the hub is asked even if the cache has one."""
         meaning = parse_name(name)
+        for adapter in map(parse_adapter, self.adapters):
+            if isinstance(adapter, str) and not self._is_offline():
+                keep_commit(adapter, _MAIN, self._download(adapter, _MAIN, ADAPTER).name)
         if isinstance(meaning, str) and not self._is_offline():
             self._refuse_step(name)
-            return self._export_snapshot(meaning, self._download(meaning))
+            return self._export_snapshot(meaning, self._download(meaning, self._branch, CHECKPOINT))
         return self._find_named(name)
 
     @contextmanager
@@ -113,19 +131,19 @@ class Store:
         meaning = parse_name(name)
         if isinstance(meaning, str):
             self._refuse_step(name)
-            return hub_checkpoint(meaning, self._find_snapshot(meaning))
+            return self._adapt(hub_checkpoint(meaning, self._find_model_snapshot(meaning)))
         self._refuse_revision(name)
         if is_model_folder(meaning):
             raise UsageError(f"{meaning} is already a model folder; expected a checkpoint")
-        return local_checkpoint(meaning, self.step)
+        return self._adapt(local_checkpoint(meaning, self.step))
 
     def _find_default(self) -> StoredModel:
         """Return the default model; until it has run here once, the starter may replace it.
 
-        If the user names a revision, nothing replaces the model.
+        If the user names a revision or an adapter, nothing replaces the model.
         """
         memory = recall_default()
-        may_stand_in = not memory.has_run and self.revision is None
+        may_stand_in = not memory.has_run and self.revision is None and not self.adapters
         remembered = may_stand_in and memory.hub_failed_lately and not self._is_offline()
         store = replace(self, offline=True) if remembered else self
         try:
@@ -176,6 +194,13 @@ class Store:
             return StoredModel(self._find_or_export(checkpoint), str(path), revision)
         self._refuse_step(str(path))
         folder = read_model_folder(path)
+        if self.adapters:
+            raise UsageError(
+                option="adapter",
+                expected="none: nothing can be merged into a model folder",
+                found=self.adapters[0],
+                advice="name its checkpoint as the model, or export that with the adapter",
+            )
         if self.scratch is None and self.precision not in (AUTO, folder.precision):
             raise UsageError(
                 option="precision",
@@ -187,23 +212,31 @@ class Store:
 
     def _find_hub_model(self, repo: str) -> StoredModel:
         """Look on this machine first: an earlier export of this revision needs no network."""
-        commit = read_commit(repo, self.revision or _MAIN)
+        commit = read_commit(repo, self._branch)
         if commit is not None:
             found = self._find_exported(hub_checkpoint(repo, Path(commit)))
             if found is not None:
                 return StoredModel(found, repo, commit)
-        return self._export_snapshot(repo, self._find_snapshot(repo))
+        return self._export_snapshot(repo, self._find_model_snapshot(repo))
 
     def _export_snapshot(self, repo: str, snapshot: Path) -> StoredModel:
         folder = self._find_or_export(hub_checkpoint(repo, snapshot))
-        keep_commit(repo, self.revision or _MAIN, snapshot.name)
+        keep_commit(repo, self._branch, snapshot.name)
         return StoredModel(folder, repo, snapshot.name)
 
-    def _find_snapshot(self, repo: str) -> Path:
-        """Return the hub's checkpoint: from the hub's own cache if it is there, else downloaded."""
+    @property
+    def _branch(self) -> str:
+        return self.revision or _MAIN
+
+    def _find_model_snapshot(self, repo: str) -> Path:
+        wanted = CHECKPOINT if self.scratch is None else TOKENIZER
+        return self._find_snapshot(repo, self._branch, wanted)
+
+    def _find_snapshot(self, repo: str, revision: str, wanted: Contents) -> Path:
+        """Return what is wanted: from the hub's own cache if it is there, else downloaded."""
         self.listener.stage(f"looking for {repo}")
-        snapshot = self.hub.find_snapshot(repo, self.revision or _MAIN)
-        missing = snapshot and find_missing(snapshot, weights=self.scratch is None)
+        snapshot = self.hub.find_snapshot(repo, revision, wanted)
+        missing = snapshot and wanted.find_missing(snapshot)
         if snapshot is not None and not missing:
             return snapshot
         if self._is_offline():
@@ -212,23 +245,45 @@ class Store:
                 fault = f"the download of {repo} is incomplete: missing {', '.join(missing)}"
             switch = find_offline_variable() or "{offline}"
             raise HubError(f"{fault}, and offline mode is on", f"run once without {switch}")
-        return self._download(repo)
+        return self._download(repo, revision, wanted)
 
-    def _download(self, repo: str) -> Path:
+    def _download(self, repo: str, revision: str, wanted: Contents) -> Path:
         self.listener.pause()
-        return self.hub.download(
-            repo,
-            self.revision or _MAIN,
-            progress=self.listener.watched,
-            weights=self.scratch is None,
-        )
+        return self.hub.download(repo, revision, progress=self.listener.watched, wanted=wanted)
+
+    def _adapt(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return the checkpoint with its adapters, downloaded if need be."""
+        adapters = []
+        for adapter in map(parse_adapter, self.adapters):
+            if isinstance(adapter, str):
+                snapshot = self._find_snapshot(adapter, _MAIN, ADAPTER)
+                adapters.append(hub_checkpoint(adapter, snapshot))
+            else:
+                adapters.append(local_checkpoint(adapter))
+        return replace(checkpoint, adapters=tuple(adapters))
+
+    def _recall_adapted(self, checkpoint: Checkpoint) -> Checkpoint | None:
+        """Return what `_adapt` did before, of which an export may be there; None if unknown."""
+        adapters = []
+        for adapter in map(parse_adapter, self.adapters):
+            commit = read_commit(adapter, _MAIN) if isinstance(adapter, str) else None
+            if isinstance(adapter, Path):
+                adapters.append(local_checkpoint(adapter))
+            elif commit is not None:
+                adapters.append(hub_checkpoint(adapter, Path(commit)))
+            else:
+                return None
+        return replace(checkpoint, adapters=tuple(adapters))
 
     def _is_offline(self) -> bool:
         return self.offline or find_offline_variable() is not None
 
     def _find_exported(self, checkpoint: Checkpoint) -> ModelFolder | None:
+        adapted = self._recall_adapted(checkpoint)
+        if adapted is None:
+            return None
         wanted = [self._export_precision] if self.scratch is None else PRECISIONS
-        found = (find_exported(checkpoint, precision) for precision in wanted)
+        found = (find_exported(adapted, precision) for precision in wanted)
         return next((folder for folder in found if folder is not None), None)
 
     @property
@@ -239,10 +294,15 @@ class Store:
         found = self._find_exported(checkpoint)
         if found is not None:
             return found
+        adapted = self._adapt(checkpoint)
         if self.scratch is not None:
-            return write_tokenizer(checkpoint, self.scratch)
+            return write_tokenizer(adapted, self.scratch)
         note, stage = self.listener.note, self.listener.stage
-        return export_once(checkpoint, self._export_precision, note=note, stage=stage)
+        folder = export_once(adapted, self._export_precision, note=note, stage=stage)
+        for adapter in adapted.adapters:
+            if "repo" in adapter.origin:
+                keep_commit(adapter.origin["repo"], _MAIN, adapter.folder.name)
+        return folder
 
 
 def _starter_checkpoint() -> Checkpoint:

@@ -68,11 +68,8 @@ def describe_cut(finish: Finish, n_positions: int) -> list[str]:
 def describe_conditions(model: LoadedModel) -> str:
     """Return what ran, and on what."""
     engine = model.engine
-    name = model.stored.name
-    if model.stored.revision is not None:
-        name += f" ({model.stored.revision[:12]})"
     return (
-        f"model {name}, {model.stored.folder.precision} on {engine.device}, "
+        f"model {model.stored.title}, {model.stored.folder.precision} on {engine.device}, "
         f"{engine.threads} thread{'s' if engine.threads > 1 else ''}, "
         f"context {engine.shape.n_positions} tokens"
     )
