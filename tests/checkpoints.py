@@ -197,6 +197,21 @@ def write_checkpoint(
     return folder
 
 
+def write_adapter(folder: pathlib.Path, *, n_embd: int, seed: int = 0) -> pathlib.Path:
+    """Write a LoRA adapter of rank 2 for the c_attn of the first block, and return its folder."""
+    folder.mkdir(parents=True)
+    fields = {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["c_attn"]}
+    (folder / "adapter_config.json").write_text(json.dumps(fields), encoding="utf-8")
+    module = "base_model.model.transformer.h.0.attn.c_attn"
+    shapes = {"lora_A": (2, n_embd), "lora_B": (3 * n_embd, 2)}
+    tensors = {
+        f"{module}.{part}.weight": draw_normal(seed, key, shape=shape, mean=0, spread=0.05)
+        for key, (part, shape) in enumerate(shapes.items())
+    }
+    write_safetensors(folder / "adapter_model.safetensors", tensors)
+    return folder
+
+
 def _base_config(shape: CheckpointShape, end_of_text_id: int) -> dict[str, object]:
     return {
         "architectures": ["GPT2LMHeadModel"],

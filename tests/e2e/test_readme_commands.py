@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.checkpoints import write_adapter
 from tests.e2e.conftest import make_environment
 from tests.e2e.program import Finished, Program
 
@@ -125,6 +126,7 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     (tmp_path / "prompts.txt").write_text("Once upon\nThe little fox\n", encoding="utf-8")
     (tmp_path / "story.txt").write_text("Once upon a time there was a fox.\n", encoding="utf-8")
     shutil.copytree(_STARTER, tmp_path / "checkpoint")
+    write_adapter(tmp_path / "adapter", n_embd=256)
     return tmp_path
 
 
