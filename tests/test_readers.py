@@ -13,6 +13,7 @@ from export.config import read_config
 from export.errors import ExportError
 from export.safetensors_file import SafetensorsFile
 from export.special_tokens import read_token_files
+from export.tensorflow_steps import choose_name
 from export.tokenizer import read_tokenizer
 from gpt2cli import user_settings
 from gpt2cli.batch.journal import read_header
@@ -78,6 +79,10 @@ _LOUD: Final[Mapping[str, Callable[[Folder], object]]] = {
     "tokenizer.json": read_tokenizer,
     "vocab.json": read_tokenizer,
     "merges.txt": read_tokenizer,
+    "hparams.json": lambda folder: read_config(_remove(folder, "config.json")),
+    "encoder.json": lambda folder: read_tokenizer(_remove(folder, "vocab.json", "merges.txt")),
+    "vocab.bpe": lambda folder: read_tokenizer(_remove(folder, "vocab.json", "merges.txt")),
+    "checkpoint": lambda folder: choose_name(folder, None),
     "tokenizer_config.json": read_token_files,
     "special_tokens_map.json": read_token_files,
     "added_tokens.json": read_token_files,
@@ -112,11 +117,19 @@ _BAD: Final[Mapping[str, bytes]] = {
     "half a pair": b'{"a": "\\ud83d"}\n',
     "pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
 }
-# merges.txt is no JSON; a journal's line with NUL in it was torn by a power cut, and is none.
+# Three files are no JSON; a journal's line with NUL in it was torn by a power cut, and is none.
 _FINE: Final = {
-    "merges.txt": {*_BAD} - {"latin-1", "utf-16", "pointer"},
+    **dict.fromkeys(
+        ("merges.txt", "vocab.bpe", "checkpoint"), {*_BAD} - {"latin-1", "utf-16", "pointer"}
+    ),
     "out.resume.json": {"utf-16"},
 }
+
+
+def _remove(folder: pathlib.Path, *names: str) -> pathlib.Path:
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+    return folder
 
 
 def _open_no_shard(path: pathlib.Path) -> SafetensorsFile:
@@ -129,9 +142,10 @@ def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
     for variable in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(variable, str(tmp_path))
     (tmp_path / "gpt2" / "refs" / "r").mkdir(parents=True)
-    for name in ("config.json", "vocab.json"):
+    for name in ("config.json", "vocab.json", "encoder.json"):
         (tmp_path / name).write_text("{}")
-    (tmp_path / "merges.txt").write_text("")
+    for name in ("merges.txt", "vocab.bpe", "model.ckpt.index"):
+        (tmp_path / name).write_text("")
     return tmp_path
 
 
