@@ -216,7 +216,7 @@ def test_a_tokenizer_that_cannot_be_read_is_told_with_its_adapter(
     adapter = copy_adapter("plain", tmp_path / "adapter")
     (adapter / "tokenizer.json").write_text("{}", encoding="utf-8")
     (fault,) = find_faults(base, adapter)
-    assert fault.startswith("the tokenizer's decoder is nothing")
+    assert fault.startswith("the tokenizer cannot be read: Model missing")
 
 
 def test_a_base_with_faults_is_told_first(tmp_path: pathlib.Path) -> None:
