@@ -23,7 +23,6 @@ def run_and_raise(error: BaseException) -> Result:
 
     @group.command()
     def fail() -> None:
-        """Fail."""
         raise error
 
     @group.command()
@@ -55,7 +54,6 @@ def test_a_known_failure_is_one_line_and_1_or_2(kind: type[Gpt2Error]) -> None:
 def test_an_end_is_an_exit_code_and_a_failure_one_line(
     error: Exception, code: int, told: str | None
 ) -> None:
-    """Wherever it is met."""
     result = run_and_raise(error)
     assert (result.exit_code, result.stdout) == (code, "")
     assert result.stderr.startswith("" if told is None else f"gpt2: error: {told}")
@@ -63,7 +61,6 @@ def test_an_end_is_an_exit_code_and_a_failure_one_line(
 
 
 def test_a_fault_of_our_own_is_not_hidden() -> None:
-    """What nobody foresaw keeps its traceback."""
     with pytest.raises(ZeroDivisionError):
         run_and_raise(ZeroDivisionError())
 
@@ -71,7 +68,6 @@ def test_a_fault_of_our_own_is_not_hidden() -> None:
 @pytest.mark.parametrize("option", ["--help", "-h"])
 @pytest.mark.parametrize("command", [[], ["generate"], ["export"]], ids=str)
 def test_help_is_on_stdout(command: list[str], option: str) -> None:
-    """It is the result that was asked for."""
     result = CliRunner().invoke(app, [*command, option])
     assert (result.exit_code, result.stderr) == (0, "")
     assert "Usage: gpt2" in result.stdout

@@ -134,7 +134,6 @@ def test_values_are_checked_together_with_those_that_are_there(keep: Keep) -> No
 
 
 def test_a_variable_that_comes_first_is_told(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it would seem that nothing was kept."""
     monkeypatch.setenv("GPT2_TOP_K", "3")
     result = invoke("config", "set", "top_k", "5")
     assert "gpt2: GPT2_TOP_K is set, and takes precedence\n" in result.stderr

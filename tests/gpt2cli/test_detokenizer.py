@@ -135,7 +135,6 @@ def find_first(stops: list[str], text: str, early: int = 0) -> tuple[str, str | 
 def test_the_outcome_is_that_of_reading_by_character(
     stops: list[str], text: str, cuts: list[int]
 ) -> None:
-    """However the stream is cut."""
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     certain, matched = feed(stops, [text[a:b] for a, b in itertools.pairwise(edges)])
     assert ("".join(certain), matched) == find_first(stops, text)

@@ -14,7 +14,6 @@ from tests.model_folders import ModelFolders
 def test_a_checkpoint_becomes_a_model_folder_and_is_told(
     model_folders: ModelFolders, tmp_path: pathlib.Path
 ) -> None:
-    """One note, and nothing on stdout."""
     out = tmp_path / "model"
     result = invoke("export", model_folders.checkpoint(), out)
     assert (result.exit_code, result.stdout) == (0, "")

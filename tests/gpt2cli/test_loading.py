@@ -80,7 +80,6 @@ def test_a_batch_size_is_halved_whoever_chose_it(
 
 @pytest.mark.parametrize(("fewest", "asked"), [(1, [5, 2, 1]), (3, [5, 3]), (5, [5])])
 def test_slots_are_halved_down_to_the_fewest(fewest: int, asked: list[int]) -> None:
-    """Beams need all of theirs."""
     tried = list[int]()
 
     def refuse(slots: int) -> Engine:

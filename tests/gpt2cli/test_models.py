@@ -14,7 +14,6 @@ from tests.gpt2cli.runner import error_line, invoke
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Return a cache with the starter in it."""
     cache = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
@@ -38,7 +37,6 @@ def list_models() -> list[dict[str, Any]]:
 
 
 def test_list_prints_a_table_or_a_record_per_line() -> None:
-    """The same facts for people and for jq."""
     table = invoke("models", "list").stdout.splitlines()
     assert table[0].split() == ["NAME", "REVISION", "PRECISION", "SIZE", "STATE"]
     assert table[1].split()[:3] == ["starter", "-", "fp32"]
@@ -46,7 +44,6 @@ def test_list_prints_a_table_or_a_record_per_line() -> None:
 
 
 def test_show_prints_config_special_tokens_parameters_and_inputs() -> None:
-    """As lines, or as one JSON object."""
     lines = invoke("models", "show", "starter").stdout.splitlines()
     shown = json.loads(invoke("models", "show", "starter", "--json").stdout)
     assert "parameters  5918720" in lines
@@ -72,7 +69,6 @@ def test_show_takes_a_model_folder_of_the_users_own(starter_folder: pathlib.Path
 def test_show_says_what_to_do_of_a_checkpoint_that_is_not_converted(
     tmp_path: pathlib.Path,
 ) -> None:
-    """Nothing is converted by looking."""
     folder = str(tmp_path)
     result = CliRunner().invoke(app, ["models", "show", folder])
 
@@ -83,7 +79,6 @@ def test_show_says_what_to_do_of_a_checkpoint_that_is_not_converted(
 def test_rm_does_not_take_a_folder_of_the_users_own(
     starter_folder: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    """It removes from the cache alone."""
     own = shutil.copytree(starter_folder, tmp_path / "own")
     result = invoke("models", "rm", own, "--yes")
     assert result.exit_code == 1
@@ -129,7 +124,6 @@ def test_rm_asks_and_keeps_all_without_a_yes(answer: bytes) -> None:
 
 @pytest.mark.parametrize(("arguments", "answer"), [(["--yes"], ""), ([], "y\n")])
 def test_rm_removes_after_a_yes(arguments: list[str], answer: str) -> None:
-    """Given beforehand or when asked."""
     result = CliRunner().invoke(app, ["models", "rm", "starter", *arguments], input=answer)
     assert result.exit_code == 0
     assert list_models() == []
@@ -137,7 +131,6 @@ def test_rm_removes_after_a_yes(arguments: list[str], answer: str) -> None:
 
 @pytest.mark.parametrize("verb", ["show", "rm"])
 def test_what_is_not_cached_is_one_line(verb: str) -> None:
-    """The network is not asked for it."""
     result = invoke("models", verb, "distilgpt2")
     assert result.exit_code == 1
     assert "gpt2 models list" in error_line(result)

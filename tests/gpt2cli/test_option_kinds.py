@@ -71,7 +71,6 @@ def test_a_text_means_what_it_means_on_the_command_line(
 def test_a_value_of_json_or_toml_has_its_kind_already(
     field: str, value: object, expected: object
 ) -> None:
-    """A text in it has its escapes behind it."""
     assert OPTIONS[field].read(value) == expected
 
 
@@ -99,7 +98,6 @@ def test_a_value_of_json_or_toml_has_its_kind_already(
 def test_a_value_of_another_kind_is_an_error_that_names_the_option(
     field: str, value: object, told: str
 ) -> None:
-    """It is not made to fit."""
     with pytest.raises(UsageError) as caught:
         OPTIONS[field].read(value)
     assert str(caught.value).startswith(f"{field}: {told}")
@@ -126,7 +124,6 @@ def test_a_value_of_another_kind_is_an_error_that_names_the_option(
 def test_a_text_that_is_no_value_is_an_error_that_names_the_option(
     field: str, text: str, told: str
 ) -> None:
-    """One line, however long the text is."""
     with pytest.raises(UsageError) as caught:
         OPTIONS[field].parse(text)
     assert str(caught.value).startswith(f"{field}: {told}")
@@ -144,7 +141,6 @@ def test_a_text_that_is_no_value_is_an_error_that_names_the_option(
     ],
 )
 def test_a_range_is_told_in_words(given: Range, words: str) -> None:
-    """The same in the help and in errors."""
     assert str(given) == words
 
 
@@ -161,12 +157,10 @@ def test_a_range_is_told_in_words(given: Range, words: str) -> None:
     ],
 )
 def test_the_help_says_range_off_value_and_default(field: str, told: str) -> None:
-    """After what the option does."""
     assert OPTIONS[field].told == OPTIONS[field].help + told
 
 
 def test_a_word_for_the_default_is_as_if_nothing_were_given() -> None:
-    """As `auto` for a batch size."""
     option = Option(
         kind=WHOLE, help="x", panel=LIMITS, default=None, within=Range(1), auto="auto", field="size"
     )

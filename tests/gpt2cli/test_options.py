@@ -96,7 +96,6 @@ def test_a_wrong_value_is_one_line_that_names_the_flag_and_what_would_be_right(
 
 
 def test_the_ends_of_every_range_run(model_folders: ModelFolders) -> None:
-    """All at once, and two tokens."""
     few, many = "5e-324", "1.7976931348623157e308"
     low = ["-t", few, "-k", "0", "-p", "0", "--min-p", "0", "--typical-p", few]
     high = ["-t", many, "-k", f"{10**400}", "-p", "1", "--min-p", "1", "--typical-p", "1"]
@@ -189,7 +188,6 @@ def test_a_record_comes_before_a_flag_that_before_the_environment_that_before_th
 
 
 def test_the_file_comes_before_the_model(keep: Keep) -> None:
-    """It is told which values are the model's own."""
     keep("top_k = 5\n")
     settings = open_settings().with_model({"top_k": 3, "top_p": 0.5})
     assert (settings.values["top_k"], settings.from_model) == (5, {"top_p": 0.5})
@@ -232,7 +230,6 @@ def test_what_is_no_value_is_an_error_that_names_the_variable_or_the_file_and_ke
     ],
 )
 def test_a_value_of_another_kind_is_an_error_too(keep: Keep, toml: str, reason: str) -> None:
-    """TOML has kinds of its own."""
     path = keep(toml)
     assert error_line(invoke("generate", "x")) == f"{path}: {reason}"
 

@@ -19,7 +19,6 @@ from tests.gpt2cli.loaded import load
 
 @pytest.fixture(scope="module")
 def model(starter_folder: pathlib.Path) -> LoadedModel:
-    """Return a model, told as one of the hub's."""
     loaded = load(starter_folder)
     stored = dataclasses.replace(loaded.stored, name="owner/name", revision="0123")
     return dataclasses.replace(loaded, stored=stored)

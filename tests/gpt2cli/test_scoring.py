@@ -145,7 +145,6 @@ def test_without_bos_the_first_token_has_no_score() -> None:
 
 @pytest.mark.parametrize("bos", [256, None])
 def test_an_empty_text_asks_nothing_of_the_engine(bos: int | None) -> None:
-    """It has no score and no perplexity."""
     engine = ScriptedEngine(scatter(257), max_slots=1)
     assert score_all(engine, [], stride=8, bos=bos) == []
     assert engine.calls == []
@@ -169,7 +168,6 @@ def test_the_logits_of_few_places_are_asked_for_at_once(length: int) -> None:
 
 
 def test_closing_the_iterator_frees_the_slot() -> None:
-    """As after Ctrl-C; nothing more is computed."""
     engine = ScriptedEngine(scatter(257), n_positions=128, max_slots=1)
     scores = score(engine, [1] * 500, bos_token_id=256, stride=64)
     next(scores)

@@ -25,7 +25,6 @@ def give(*layers: dict[str, Any], own: dict[str, Any] | None = None) -> Settings
 
 
 def test_nothing_given_is_what_is_built_in() -> None:
-    """And nothing is the model's then."""
     settings = give({}, {})
     assert settings.make(SamplingConfig) == SamplingConfig()
     assert settings.from_model == {}
@@ -114,20 +113,17 @@ def test_the_models_limits_give_way_to_each_other_and_to_the_users(
 
 
 def test_limits_of_the_users_that_contradict_are_a_usage_error() -> None:
-    """Whatever the model says."""
     for own in {}, {"max_new_tokens": 1000}, {"min_new_tokens": 1}:
         with pytest.raises(UsageError, match="min_new_tokens: expected at most"):
             give({"min_new_tokens": 9, "max_new_tokens": 5}, own=own).check()
 
 
 def test_a_wrong_value_does_not_matter_where_the_user_said_it() -> None:
-    """The model's own is not looked at then."""
     settings = give({"top_k": 5}, own={"top_k": -1})
     assert (settings.values["top_k"], settings.from_model) == (5, {})
 
 
 def test_what_the_user_gave_is_taken_back() -> None:
-    """Then the model's own value holds again."""
     settings = Settings(OPTIONS, ()).with_model({"top_k": 7})
     given = settings.over({"top_k": Given(2, "GPT2_TOP_K"), "top_p": Given(0.5)})
     taken_back = given.over({"top_k": Given(3)}).without({"top_k"})

@@ -43,7 +43,6 @@ def test_nothing_of_a_text_is_lost(text: str) -> None:
 
 @given(st.binary(max_size=8), st.binary(max_size=8))
 def test_different_pieces_are_quoted_differently(one: bytes, other: bytes) -> None:
-    """Also where neither is UTF-8."""
     assert (quote_piece(one) == quote_piece(other)) is (one == other)
 
 

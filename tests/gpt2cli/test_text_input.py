@@ -89,7 +89,6 @@ def test_stdin_is_read_in_as_many_pieces_as_it_comes_in(tmp_path: pathlib.Path) 
 def test_an_argument_is_the_text_as_it_stands_and_stdin_is_left_alone(
     silent: int, argument: str
 ) -> None:
-    """It has no name."""
     assert read(argument, stdin=silent) == [NamedText(None, argument)]
 
 
@@ -105,7 +104,6 @@ def test_files_come_in_their_order_and_leave_stdin_alone(
 
 @pytest.mark.parametrize("argument", ["a", "", "-"])
 def test_both_kinds_are_a_usage_error(tmp_path: pathlib.Path, argument: str) -> None:
-    """Neither wins in silence."""
     with pytest.raises(UsageError, match="file: expected no text argument together with it"):
         read(argument, tmp_path)
 
@@ -145,7 +143,6 @@ def test_stdin_that_is_asked_for_and_gives_no_text_is_an_error(
 def test_a_file_that_cannot_be_read_is_an_error_that_names_it(
     tmp_path: pathlib.Path, name: str, reason: str
 ) -> None:
-    """With the system's reason."""
     with pytest.raises(PromptError, match=reason) as caught:
         read(None, tmp_path / name)
     assert str(tmp_path / name) in str(caught.value)
@@ -159,7 +156,6 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_it(
 def test_a_file_that_is_not_utf8_is_an_error_that_names_the_byte(
     tmp_path: pathlib.Path, raw: bytes, index: int
 ) -> None:
-    """Nothing is replaced in silence."""
     file = tmp_path / "text"
     file.write_bytes(raw)
     with pytest.raises(PromptError, match=rf"not valid UTF-8 \(byte {index}\)"):

@@ -124,7 +124,6 @@ def test_a_panic_while_encoding_is_a_model_error(
 def test_an_unreadable_tokenizer_is_a_model_error(
     tmp_path: pathlib.Path, content: bytes | None
 ) -> None:
-    """A missing or damaged tokenizer.json is named."""
     if content is not None:
         (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(ModelError, match=r"tokenizer\.json cannot be read"):
@@ -247,7 +246,6 @@ def make_tokenizer(
     *,
     prefixed: bool = False,
 ) -> tokenizers.Tokenizer:
-    """Return a tokenizer with GPT-2's pattern."""
     vocabulary = {token: token_id for token_id, token in enumerate(tokens)}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=prefixed)

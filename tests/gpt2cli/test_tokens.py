@@ -101,7 +101,6 @@ def test_a_list_of_ids_is_read_as_json_would(ids: list[int]) -> None:
 
 @pytest.mark.parametrize("word", ["x", "-1", "1.5", "1e3", "０", "1" * 5000, '"1"', "{}"])
 def test_what_is_no_id_is_an_error_of_one_line(word: str) -> None:
-    """It is quoted, and cut if it is long."""
     with pytest.raises(PromptError, match="expected token ids, whole numbers") as caught:
         parse_ids(f"1 {word} 2")
     assert len(str(caught.value)) < 120
@@ -111,7 +110,6 @@ def test_what_is_no_id_is_an_error_of_one_line(word: str) -> None:
 def test_an_id_beyond_the_vocabulary_is_an_error_that_names_the_range(
     gpt2: pathlib.Path, token_id: str
 ) -> None:
-    """Nothing is written of the ids before it."""
     result = invoke("tokens", "-m", gpt2, "--decode", "0", token_id)
     assert result.exit_code == 1
     assert error_line(result) == f"no token has the id {token_id}: expected ids 0 to 50256"

@@ -59,7 +59,6 @@ def test_nothing_is_imported_to_read_a_file_that_is_not_there() -> None:
 
 
 def test_keys_are_read_with_underscores(path: pathlib.Path) -> None:
-    """However they are written."""
     keep(path, 'top-k = 5\nmin_p = 0.5\nstop = ["a", "b"]\ngreedy = true\n')
     assert read_config() == {"top_k": 5, "min_p": 0.5, "stop": ["a", "b"], "greedy": True}
 
@@ -80,7 +79,6 @@ def test_keys_are_read_with_underscores(path: pathlib.Path) -> None:
 def test_a_file_that_cannot_be_understood_is_an_error_with_its_path(
     path: pathlib.Path, text: str | bytes, reason: str
 ) -> None:
-    """And the place in it, where there is one."""
     keep(path, text)
     with pytest.raises(UsageError, match=f"^{path}:? {reason}") as caught:
         read_config()
@@ -134,7 +132,6 @@ def test_beside_a_file_that_cannot_be_understood_nothing_changes(
 
 @posix
 def test_none_of_several_that_write_at_once_is_lost(path: pathlib.Path) -> None:
-    """Three processes, each with keys of its own."""
     context = multiprocessing.get_context("fork")
     writers = [context.Process(target=_write_ten, args=(name,)) for name in "abc"]
     for writer in writers:

@@ -13,11 +13,9 @@ from tests.model_folders import ModelFolders
 
 @pytest.fixture(scope="session")
 def small_model(model_folders: ModelFolders) -> LoadedModel:
-    """Return the smallest model, loaded."""
     return load(model_folders())
 
 
 @pytest.fixture
 def job(ascii_tokenizer: Tokenizer, small_model: LoadedModel, tmp_path: pathlib.Path) -> Job:
-    """Return a job that writes into an empty folder."""
     return Job(ascii_tokenizer, small_model, tmp_path / "out")

@@ -27,7 +27,6 @@ class Feed:
             data = data[os.write(self._writer, data) :]
 
     def end(self) -> None:
-        """End the input."""
         if self._open:
             self._open = False
             os.close(self._writer)
@@ -55,14 +54,12 @@ def feeding(data: bytes = b"") -> Iterator[Feed]:
 
 @contextlib.contextmanager
 def fed(data: bytes) -> Iterator[int]:
-    """Give the descriptor of an input of some kB."""
     with feeding(data) as feed:
         feed.end()
         yield feed.reader
 
 
 def read_all(reader: InputReader) -> list[bytes | PromptError]:
-    """Return all records."""
     records = []
     deadline = time.monotonic() + HANGS_AFTER
     while not reader.ended:

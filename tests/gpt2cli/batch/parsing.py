@@ -43,5 +43,4 @@ def make_source(descriptor: int, tokenizer: Tokenizer, **options: Any) -> ItemSo
 
 
 def take_all(source: ItemSource) -> list[BatchItem]:
-    """Return all items that come."""
     return list(iter(source.take_next, None))

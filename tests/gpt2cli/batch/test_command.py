@@ -104,7 +104,6 @@ def test_lines_are_prompts_whatever_ends_them(batch: Batch, starter_folder: path
 
 
 def test_a_file_named_jsonl_holds_records_and_others_do_if_told(batch: Batch) -> None:
-    """Else the same lines are prompts."""
     line = '{"prompt": "z"}'
     for name, options, prompt in (
         ("in.jsonl", [], "z"),
@@ -148,7 +147,6 @@ def test_a_line_of_megabytes_is_an_error_and_the_rest_goes_on(batch: Batch, size
 
 
 def test_an_input_without_records_gives_none(batch: Batch) -> None:
-    """And is no failure."""
     result = batch(b"")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.startswith("gpt2: 0 records, 0 tokens in ")
@@ -176,7 +174,6 @@ def test_text_is_a_line_for_each_result(batch: Batch, starter_folder: pathlib.Pa
 
 
 def test_stats_tell_batch_size_seed_and_rates(batch: Batch) -> None:
-    """Also when quiet; stdout stays clean."""
     options = ("--stats", "-q", "--batch-size", 3, "--seed", 77, "-n", 4, "--ignore-eos")
     result = batch(b"z\nz\nzz\n", *options)
     assert len(read(result)) == 3
@@ -188,7 +185,6 @@ def test_stats_tell_batch_size_seed_and_rates(batch: Batch) -> None:
 
 
 def test_a_random_seed_is_told_by_stats_and_records(batch: Batch) -> None:
-    """Typed again, it gives the same records."""
     result = batch(b"z\nzz\n", "--stats", "-n", 9)
     first, second = read(result)
     assert f"seed {first['seed']}" in result.stderr.splitlines()
@@ -197,7 +193,6 @@ def test_a_random_seed_is_told_by_stats_and_records(batch: Batch) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: pathlib.Path) -> None:
-    """A missing one, and a folder."""
     for path, reason in (tmp_path / "none", "No such file"), (tmp_path, "Is a directory"):
         result = invoke("batch", path, "-m", "no/such")
         assert result.exit_code == 1

@@ -133,7 +133,6 @@ def test_an_error_that_arose_in_the_run_counts_when_it_is_gone_on_with(
 def test_other_options_are_refused_with_both_values(
     broken: Batch, options: list[str], told: str
 ) -> None:
-    """In one line; the files stay as they are."""
     before = broken.files
     result = broken.run("--resume", *options)
     assert result.exit_code == 2

@@ -25,14 +25,12 @@ def parse(tokenizer: Tokenizer, record: str | bytes, index: int = 0, **options: 
 
 
 def request_of(item: BatchItem) -> Request:
-    """Return the request of an item that has one."""
     assert item.error is None
     assert item.prepared is not None
     return item.prepared.request
 
 
 def error_of(item: BatchItem) -> str:
-    """Return the error of an item that has one."""
     assert item.prepared is None
     assert item.error
     assert item.results == 1
@@ -58,7 +56,6 @@ def test_a_line_is_a_prompt(tokenizer: Tokenizer) -> None:
 
 @pytest.mark.parametrize("jsonl", [False, True])
 def test_invalid_utf8_is_an_error_that_tells_the_byte(tokenizer: Tokenizer, jsonl: bool) -> None:
-    """The prompt is not known then."""
     item = parse(tokenizer, b"caf\xe9", jsonl=jsonl)
     assert error_of(item).startswith("the record is not valid UTF-8 (byte 3); convert it")
     assert item.prompt is None
@@ -174,7 +171,6 @@ def test_an_unknown_option_is_an_error_that_tells_the_known_ones(name: str) -> N
 
 
 def test_many_unknown_options_do_not_fill_the_screen() -> None:
-    """Their names are cut."""
     with pytest.raises(UsageError) as error:
         read_options({f"unknown{i}": 1 for i in range(10_000)})
     assert len(str(error.value)) < 500
@@ -266,7 +262,6 @@ def test_what_has_no_upper_limit_may_be_as_large_as_it_likes(
 def test_special_text_is_a_token_only_if_it_is_allowed(
     tokenizer: Tokenizer, record: dict[str, Any], options: dict[str, Any], length: int
 ) -> None:
-    """By the record, or by the command line for all."""
     item = parse(tokenizer, json.dumps({"prompt": "<|endoftext|>", **record}), **options)
     assert item.prepared is not None
     assert len(item.prepared.prompt_ids) == length
@@ -298,7 +293,6 @@ def test_whatever_comes_is_a_request_or_an_error(tokenizer: Tokenizer, record: b
 
 
 def test_items_come_in_order_with_their_index_and_digest(tokenizer: Tokenizer) -> None:
-    """Equal records have equal digests."""
     with fed(b"a\nb\na\n") as descriptor:
         items = take_all(make_source(descriptor, tokenizer, jsonl=False))
     assert [(item.index, item.prompt) for item in items] == [(0, "a"), (1, "b"), (2, "a")]
@@ -306,7 +300,6 @@ def test_items_come_in_order_with_their_index_and_digest(tokenizer: Tokenizer) -
 
 
 def test_an_item_that_is_given_back_comes_again(tokenizer: Tokenizer) -> None:
-    """Also the last one, before the end."""
     with fed(b"a\nb\n") as descriptor:
         source = make_source(descriptor, tokenizer, jsonl=False)
         first, second = source.take_next(), source.take_next()
@@ -320,7 +313,6 @@ def test_an_item_that_is_given_back_comes_again(tokenizer: Tokenizer) -> None:
 
 
 def test_there_is_no_item_while_the_input_is_silent(tokenizer: Tokenizer) -> None:
-    """It has not ended either."""
     with feeding() as feed:
         source = make_source(feed.reader, tokenizer)
         assert source.take(wait=True) is None

@@ -37,7 +37,6 @@ ENTRY = b'[2, 0, "aaaabbbbccccdddd", "c67c199595622dfb", true]\n'
     ids=["changed", "inserted", "shortened", "empty"],
 )
 def test_another_input_is_refused(job: Job, records: bytes, error: str) -> None:
-    """The files stay as they are."""
     job.run(resume=False)
     whole = job.files
     with pytest.raises(OutputError, match=f"^resume: {error}"):
@@ -142,7 +141,6 @@ def test_an_entry_that_is_missing_is_refused(job: Job, line: int, message: str) 
 
 
 def test_a_file_without_a_journal_is_refused(job: Job) -> None:
-    """It is not ours to go on with."""
     job.output.write_bytes(b"precious\n")
     with pytest.raises(OutputError, match=r"out has no out\.resume\.json beside it"):
         job.run(resume=True)
@@ -271,7 +269,6 @@ class TestFlushing:
 
 
 def test_an_output_that_cannot_be_written_leaves_no_journal(tmp_path: pathlib.Path) -> None:
-    """It is opened first."""
     (tmp_path / "out").mkdir()
     with pytest.raises(OutputError, match=r"cannot write .*/out: Is a directory"):
         start_output(tmp_path / "out", HEADER)

@@ -54,7 +54,6 @@ def read(result: Result, model: LoadedModel) -> dict[str, Any]:
 
 
 def test_a_record_tells_the_sample_and_the_id(small_model: LoadedModel) -> None:
-    """The id comes after the index."""
     record = read(finished("a", "b", identity=[1]), small_model)
     assert list(record)[:4] == ["index", "id", "prompt", "completion"]
     assert record | {"index": 3, "id": [1], "completion": "ab", "sample": 1, "seed": 7} == record

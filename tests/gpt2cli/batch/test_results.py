@@ -35,7 +35,6 @@ class ScriptedReader(InputReader):
         self.ended = False
 
     def take(self, *, wait: bool) -> bytes | None:
-        """Return the next record."""
         self.waits.append(wait)
         record = next(self._records, None)
         self.ended = record is None
@@ -53,7 +52,6 @@ class CountingSampler(Sampler):
         self.seen: set[History] = set()
 
     def step(self, logits: Logits, rows: Sequence[History]) -> list[int]:
-        """Choose as always."""
         self.seen |= set(rows)
         return super().step(logits, rows)
 
@@ -81,7 +79,6 @@ class Harness:
 
     @property
     def order(self) -> list[tuple[int, int]]:
-        """Index and sample of each result."""
         return [(result.item.index, result.sample) for result in self.results]
 
     def run(self) -> None:
@@ -335,8 +332,6 @@ def test_a_sink_that_fails_ends_the_run(tokenizer: Tokenizer) -> None:
 
 
 def test_an_input_that_fails_ends_the_run(tokenizer: Tokenizer) -> None:
-    """What was handed on before stays."""
-
     def records() -> Iterator[Record]:
         yield {"prompt": "a", "max_new_tokens": 0}
         raise PromptError("cannot read the input")

@@ -102,7 +102,6 @@ def test_a_hole_of_gigabytes_at_the_journals_end_is_not_read(job: Job) -> None:
 
 @pytest.mark.parametrize("as_text", [False, True], ids=["jsonl", "text"])
 def test_a_line_that_was_deleted_is_made_again(job: Job, as_text: bool) -> None:
-    """Any of them; no other one is lost or doubled."""
     job = dataclasses.replace(job, as_text=as_text)
     job.run(resume=False)
     output, journal = whole = job.files
@@ -151,7 +150,6 @@ def test_only_what_is_missing_is_made_again(job: Job) -> None:
 
 
 def test_a_complete_run_is_left_as_it_is(job: Job) -> None:
-    """Nothing is made or changed."""
     job.run(resume=False)
     whole = job.files
     assert job.run(resume=True) == (0, 0)

@@ -86,7 +86,6 @@ def make_bench(load_one: Callable[[], LoadedModel], rounds: int, *lengths: int) 
 
 
 def test_a_prefill_is_timed_from_its_first_id_to_its_logits() -> None:
-    """The engine is left as it was."""
     clock = Clock()
     engine = SlowEngine(clock, max_slots=1)
     assert time_prefill(engine, [5, 6, 7], clock=clock) == 3
@@ -161,7 +160,6 @@ def test_lengths_fit_the_context_and_go_from_the_least(
 
 
 def test_a_length_beyond_the_context_and_a_context_too_short_are_usage_errors() -> None:
-    """With the range and what was found."""
     with pytest.raises(UsageError, match=r"prompt_length: expected 1 to 33, .*found 34"):
         fit_lengths((5, 34), 33)
     with pytest.raises(UsageError, match="a context of 3 tokens is too short"):

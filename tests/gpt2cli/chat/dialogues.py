@@ -42,7 +42,6 @@ class Typed(ChatInput):
 
     @property
     def position(self) -> str:
-        """Say where the last line stands."""
         return "" if self.on_terminal else f"line {self._count}: "
 
     def read(self) -> Entry | None:
@@ -73,7 +72,6 @@ class Session:
         return self.written()
 
     def written(self) -> str:
-        """Return what was written since the last time."""
         text = self._file.getvalue().decode()
         self._file.seek(0)
         self._file.truncate()
@@ -81,7 +79,6 @@ class Session:
 
     @property
     def turns(self) -> list[tuple[str, str]]:
-        """What was said."""
         return [(turn.message, turn.reply) for turn in self.dialogue.chat.conversation.turns]
 
 

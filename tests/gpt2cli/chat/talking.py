@@ -32,12 +32,10 @@ class Said:
 
     @property
     def reply(self) -> str:
-        """The whole of it."""
         return "".join(self.pieces)
 
 
 def shout(message: str) -> str:
-    """Answer with the same words in capitals."""
     return f" {message.upper()}"
 
 
@@ -65,7 +63,6 @@ def talker(
     n_positions: int = 200,
     vocab_size: int = 97,
 ) -> ScriptedEngine:
-    """Return an engine that answers."""
     return ScriptedEngine(
         spell(tokenizer, reply_of, vocab_size=vocab_size),
         n_positions=n_positions,
@@ -93,7 +90,6 @@ def make_chat(
     template: str = "transcript",
     allow_special: bool = False,
 ) -> Chat:
-    """Return a chat that begins."""
     return Chat(
         engine,
         tokenizer,
@@ -105,12 +101,10 @@ def make_chat(
 
 
 def answer(chat: Chat, exchange: Exchange) -> Said:
-    """Take the whole reply."""
     return Said(tuple(chat.answer(exchange, NEVER)), exchange)
 
 
 def say(chat: Chat, message: str) -> Said:
-    """Send a message and take the whole reply."""
     return answer(chat, chat.ask(message))
 
 

@@ -8,7 +8,7 @@ import pytest
 from gpt2cli.chat.chat import Chat
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.config import SamplingConfig
-from gpt2cli.errors import PromptError, UsageError
+from gpt2cli.errors import PromptError
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.settings import Given
 from gpt2cli.tokenizer import Tokenizer
@@ -41,12 +41,7 @@ def reply_to(tokenizer: Tokenizer, reply: str, *, vocab_size: int = 97, **limits
 
 
 @pytest.mark.parametrize(
-    "written",
-    [
-        " Hi\nUser: and on",
-        "\n Hi \n\n \nUser: x",
-        " Hi\nUser:User:",
-    ],
+    "written", [" Hi\nUser: and on", "\n Hi \n\n \nUser: x", " Hi\nUser:User:"]
 )
 def test_a_reply_ends_where_the_model_speaks_for_the_user(
     ascii_tokenizer: Tokenizer, written: str
@@ -58,15 +53,7 @@ def test_a_reply_ends_where_the_model_speaks_for_the_user(
     assert said.exchange.finish.stop_sequence == "\nUser:"
 
 
-@pytest.mark.parametrize(
-    "begun",
-    [
-        "\n",
-        "\nUser",
-        "\n\nUser",
-        " \nUser",
-    ],
-)
+@pytest.mark.parametrize("begun", ["\n", "\nUser", "\n\nUser", " \nUser"])
 @pytest.mark.parametrize("limited", [False, True])
 def test_a_name_that_is_only_begun_is_not_shown_either(
     ascii_tokenizer: Tokenizer, begun: str, limited: bool
@@ -86,14 +73,7 @@ def test_what_only_looks_like_the_name_is_shown(ascii_tokenizer: Tokenizer) -> N
     assert reply_to(ascii_tokenizer, " Hi\nUse!", stop=("!",))[0].reply == "Hi\nUse"
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        "",
-        "\n\n",
-        "\nUser:",
-    ],
-)
+@pytest.mark.parametrize("written", ["", "\n\n", "\nUser:"])
 def test_a_reply_may_be_empty(ascii_tokenizer: Tokenizer, written: str) -> None:
     """It is a turn all the same, and the next one goes on from there."""
     engine = talker(ascii_tokenizer, lambda message: written if message == "hi" else " Yes")
@@ -170,41 +150,7 @@ def test_dialogpt_has_its_replies_kept_too(ascii_tokenizer: Tokenizer) -> None:
     assert chat.context()[0] == 2 * "hi<|endoftext|>xx<|endoftext|>"
 
 
-# Taking back
-
-
-def test_a_turn_is_taken_back_and_told(ascii_tokenizer: Tokenizer) -> None:
-    """The next message follows the one before it."""
-    chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
-    say(chat, "a")
-    say(chat, "b")
-    assert chat.undo().message == "b"
-    assert chat.context()[0] == "User: a\nBot: A"
-    say(chat, "c")
-    assert chat.context()[0] == "User: a\nBot: A\nUser: c\nBot: C"
-
-
-def test_before_the_first_turn_there_is_nothing_to_take_back(ascii_tokenizer: Tokenizer) -> None:
-    """Nor to draw anew."""
-    chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
-    with pytest.raises(UsageError, match="nothing has been said yet"):
-        chat.undo()
-    with pytest.raises(UsageError, match="nothing has been said yet"):
-        chat.ask_again()
-    with pytest.raises(UsageError, match="nothing has been said yet"):
-        chat.ask_again("else")
-
-
-def test_an_edited_message_takes_the_place_of_the_last(ascii_tokenizer: Tokenizer) -> None:
-    """Its turn is the same one: number and seed do not move on."""
-    engine = talker(ascii_tokenizer, shout)
-    chat = make_chat(engine, ascii_tokenizer, settings=make_settings(seed=10))
-    say(chat, "a")
-    say(chat, "b")
-    edited = answer(chat, chat.ask_again(" c "))
-    assert (edited.reply, edited.exchange.request.prompt) == ("C", "c")
-    assert (edited.exchange.request.index, edited.exchange.request.seed) == (1, 11)
-    assert [turn.message for turn in chat.conversation.turns] == ["a", "c"]
+# Drawing anew
 
 
 def drawing_chat(tokenizer: Tokenizer, *, seed: int | None) -> Chat:
@@ -262,7 +208,6 @@ def test_the_next_reply_has_the_seed_that_was_set_and_others_count_up(
 
 
 def test_a_message_that_comes_to_nothing_takes_no_seed(ascii_tokenizer: Tokenizer) -> None:
-    """The next reply has it."""
     chat = drawing_chat(ascii_tokenizer, seed=5)
     say(chat, "a")
     set_seed(chat, 70)
@@ -272,7 +217,6 @@ def test_a_message_that_comes_to_nothing_takes_no_seed(ascii_tokenizer: Tokenize
 
 
 def test_a_conversation_that_begins_anew_begins_with_the_seed(ascii_tokenizer: Tokenizer) -> None:
-    """As it does from the command line."""
     chat = drawing_chat(ascii_tokenizer, seed=5)
     say(chat, "a")
     set_seed(chat, 70)
@@ -286,31 +230,7 @@ def test_a_conversation_that_begins_anew_begins_with_the_seed(ascii_tokenizer: T
 # Settings
 
 
-def test_settings_hold_from_the_next_reply_on(ascii_tokenizer: Tokenizer) -> None:
-    """And stay."""
-    chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
-    say(chat, "abc")
-    chat.change_settings(make_settings(max_new_tokens=2))
-    assert [say(chat, "abc").reply for _ in range(2)] == ["A", "A"]
-
-
-@pytest.mark.parametrize("bias", ["ab", "97", "<|endoftext|>"])
-def test_settings_that_mean_nothing_to_the_model_are_refused(
-    ascii_tokenizer: Tokenizer, bias: str
-) -> None:
-    """At once, not at each message; the old ones hold."""
-    chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
-    wrong = make_settings(sampling=SamplingConfig(logit_bias=((bias, 1.0),)))
-    before = chat.settings
-    with pytest.raises(UsageError, match="logit_bias"):
-        chat.change_settings(wrong)
-    with pytest.raises(UsageError, match="logit_bias"):
-        make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer, settings=wrong)
-    assert chat.settings is before
-
-
 def test_special_tokens_are_for_those_who_allow_them(ascii_tokenizer: Tokenizer) -> None:
-    """In messages, and where options name a token."""
     settings = make_settings(
         sampling=SamplingConfig(temperature=0, logit_bias=(("<|endoftext|>", 100.0),))
     )

@@ -34,13 +34,11 @@ class Recorded(Engine):
     logits: list[bytes]
 
     def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Any:
-        """Append ids to a slot."""
         logits = super().extend(slot, ids, positions)
         self.logits.append(logits.tobytes())
         return logits
 
     def decode(self, ids: Sequence[int]) -> Any:
-        """Append an id to the slot."""
         logits = super().decode(ids)
         self.logits.append(logits.tobytes())
         return logits
@@ -158,7 +156,6 @@ class OriginEngine:
         return self._make_logits()
 
     def decode(self, ids: Sequence[int]) -> Any:
-        """Append an id that has none."""
         self._slot += [(token_id, 0) for token_id in ids]
         return self._make_logits()
 
@@ -184,7 +181,6 @@ class OriginEngine:
         raise AssertionError
 
     def free(self, slot: int) -> None:
-        """Never come here."""
         raise AssertionError
 
     def _make_logits(self) -> Any:

@@ -10,11 +10,9 @@ from gpt2cli.chat.chat import Chat, Exchange
 from gpt2cli.chat.conversation import Conversation
 from gpt2cli.config import Overflow
 from gpt2cli.errors import PromptError
-from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.settings import Given
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.talking import (
-    NEVER,
     answer,
     make_chat,
     make_settings,
@@ -63,47 +61,31 @@ def test_a_turn_that_made_others_go_gives_them_back(ascii_tokenizer: Tokenizer) 
     assert chat.context() == before
 
 
-def test_a_message_that_does_not_fit_alone_changes_nothing(ascii_tokenizer: Tokenizer) -> None:
-    """The error has both numbers; the next message finds all as it was."""
-    chat = make_chat(talker(ascii_tokenizer, shout, n_positions=100), ascii_tokenizer)
-    say(chat, "a")
-    with pytest.raises(PromptError, match=r"111 tokens, the model takes 100"):
-        chat.ask("m" * 100)
-    say(chat, "b")
-    assert chat.context()[0] == "User: a\nBot: A\nUser: b\nBot: B"
-
-
-def test_a_message_that_fills_the_context_has_an_empty_reply(ascii_tokenizer: Tokenizer) -> None:
-    """The reason is told; the next message makes it go."""
-    chat = make_chat(talker(ascii_tokenizer, shout, n_positions=100), ascii_tokenizer)
-    said = say(chat, "m" * (100 - len("User: \nBot:")))
-    assert said.exchange.finish is not None
-    assert (said.reply, said.exchange.finish.reason) == ("", FinishReason.CONTEXT)
-    assert say(chat, "b").reply == "B"
-    assert chat.conversation.first == 1
-
-
 def test_a_reply_that_slides_is_remembered_by_its_text(ascii_tokenizer: Tokenizer) -> None:
     """Its prompt has left the slot; the conversation goes on all the same."""
-    engine = ScriptedEngine(
-        lambda ids: np.eye(97, dtype=np.float32)[88], n_positions=40, vocab_size=97, max_slots=1
-    )
-    settings = make_settings(max_new_tokens=60, overflow=Overflow.SLIDE)
-    chat = make_chat(engine, ascii_tokenizer, settings=settings)
+    chat = sliding_chat(ascii_tokenizer, sliding_engine(40), system="", new=60)
     for _ in range(3):
         assert say(chat, "hi").reply == "x" * 60
     assert chat.conversation.turns[-1].reply_ids is None
 
 
+def sliding_engine(n_positions: int) -> ScriptedEngine:
+    x = np.eye(97, dtype=np.float32)[88]
+    return ScriptedEngine(lambda ids: x, n_positions=n_positions, vocab_size=97, max_slots=1)
+
+
 def sliding_chat(
-    tokenizer: Tokenizer, *, system: str = "A wood.", user_name: str = "User", bot_name: str = "Bot"
+    tokenizer: Tokenizer,
+    engine: ScriptedEngine | None = None,
+    *,
+    system: str = "A wood.",
+    new: int = 20,
+    **names: Any,
 ) -> Chat:
-    """Return a chat of a hundred tokens that slides, and is answered by twenty x."""
-    engine = ScriptedEngine(
-        lambda ids: np.eye(97, dtype=np.float32)[88], n_positions=100, vocab_size=97, max_slots=1
-    )
-    settings = make_settings(max_new_tokens=20, overflow=Overflow.SLIDE)
-    conversation = Conversation(user_name=user_name, bot_name=bot_name, system=system)
+    """Return a chat that slides, of a hundred tokens if nothing else is said."""
+    settings = make_settings(max_new_tokens=new, overflow=Overflow.SLIDE)
+    conversation = Conversation(system=system, **names)
+    engine = engine or sliding_engine(100)
     return make_chat(engine, tokenizer, settings=settings, conversation=conversation)
 
 
@@ -147,14 +129,8 @@ def test_of_a_long_turn_the_end_is_seen_before_the_next_message(ascii_tokenizer:
 
 
 def test_where_ids_slide_the_system_text_stays_in_a_long_reply(ascii_tokenizer: Tokenizer) -> None:
-    """Every prefill begins with it."""
-    engine = ScriptedEngine(
-        lambda ids: np.eye(97, dtype=np.float32)[88], n_positions=60, vocab_size=97, max_slots=1
-    )
-    settings = make_settings(max_new_tokens=200, overflow=Overflow.SLIDE)
-    conversation = Conversation(system="A wood.")
-    chat = make_chat(engine, ascii_tokenizer, settings=settings, conversation=conversation)
-    say(chat, "hi")
+    engine = sliding_engine(60)
+    say(sliding_chat(ascii_tokenizer, engine, new=200), "hi")
     prefills = [ascii_tokenizer.show(call[2]) for call in engine.calls if call[0] == "extend"]
     assert len(prefills) > 3
     assert all(text.startswith("A wood.\n\n") for text in prefills)
@@ -226,47 +202,6 @@ def test_three_hundred_turns_cost_no_more_than_the_first(ascii_tokenizer: Tokeni
 
 
 # Interruptions
-
-
-def test_an_interrupted_reply_is_a_turn_and_the_next_one_sees_it(
-    ascii_tokenizer: Tokenizer,
-) -> None:
-    """It ends with what it has, without white space at its end."""
-    chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
-    exchange = chat.ask("ab cd")
-    pieces: list[str] = []
-    for piece in chat.answer(exchange, lambda: len(exchange.reply) >= 2):
-        pieces.append(piece)
-    assert "".join(pieces) == "AB"
-    assert exchange.finish is not None
-    assert exchange.finish.reason is FinishReason.INTERRUPTED
-    say(chat, "x")
-    assert chat.context()[0] == "User: ab cd\nBot: AB\nUser: x\nBot: X"
-
-
-def test_interrupted_before_anything_was_made_it_is_no_turn(ascii_tokenizer: Tokenizer) -> None:
-    """The conversation is as it was."""
-    chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
-    exchange = chat.ask("hi")
-    assert list(chat.answer(exchange, lambda: True)) == []
-    assert exchange.finish is None
-    assert chat.conversation.turns == ()
-    assert say(chat, "x").reply == "X"
-
-
-def test_a_reply_that_is_cut_off_keeps_what_was_shown(ascii_tokenizer: Tokenizer) -> None:
-    """As at a second Ctrl-C, while it is shown; the slot is sound afterwards."""
-    chat = make_chat(talker(ascii_tokenizer, shout), ascii_tokenizer)
-    exchange = chat.ask("abcd")
-    pieces = chat.answer(exchange, NEVER)
-    shown = next(pieces) + next(pieces)
-    pieces.close()
-    [turn] = chat.conversation.turns
-    assert (shown, turn.reply, turn.finish_reason) == ("AB", "AB", FinishReason.INTERRUPTED)
-    assert exchange.finish is not None
-    assert (exchange.finish.prompt_tokens, exchange.finish.completion_tokens) == (15, 3)
-    say(chat, "x")
-    assert chat.context()[0] == "User: abcd\nBot: AB\nUser: x\nBot: X"
 
 
 @pytest.mark.parametrize("call", range(4))

@@ -50,7 +50,6 @@ def chat(starter_folder: pathlib.Path) -> Chat:
 
 
 def records(result: Result) -> list[dict[str, Any]]:
-    """Return the records on stdout."""
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
@@ -143,7 +142,6 @@ def test_a_wrong_option_is_told_before_anything_is_read(chat: Chat, options: lis
 
 
 def test_an_option_that_means_nothing_to_the_model_is_told_at_the_beginning(chat: Chat) -> None:
-    """Not at each message."""
     result = chat("Hi\n", "--logit-bias", "no such token=1")
     assert result.exit_code == 2
     assert error_line(result).startswith("--logit-bias: expected an id or a text of one token")
@@ -198,7 +196,6 @@ def test_a_session_that_cannot_be_kept_is_told_before_anything_is_said(
 
 
 def test_a_new_session_is_there_before_its_first_reply(chat: Chat, tmp_path: pathlib.Path) -> None:
-    """Though its first message came to nothing."""
     path = tmp_path / "session.json"
     assert chat("/nosuch\n", "--session", path).exit_code == 1
     assert read_conversation(path).turns == ()

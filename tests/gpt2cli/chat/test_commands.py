@@ -20,7 +20,6 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def session(ascii_tokenizer: Tokenizer) -> Session:
-    """Return a chat in which a person types."""
     return open_session(ascii_tokenizer, on_terminal=True, conversation=Conversation(system="s"))
 
 
@@ -56,14 +55,7 @@ def test_each_command_is_explained(run: Run, name: str) -> None:
     assert max(map(len, half.splitlines())) <= 100
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "/nosuch",
-        "/usr/bin is a folder",
-        "/help nosuch",
-    ],
-)
+@pytest.mark.parametrize("line", ["/nosuch", "/usr/bin is a folder", "/help nosuch"])
 def test_what_is_no_command_is_an_error_that_helps(run: Run, session: Session, line: str) -> None:
     """It says how such a line becomes a message, and is none."""
     _, err = run(line)
@@ -73,7 +65,6 @@ def test_what_is_no_command_is_an_error_that_helps(run: Run, session: Session, l
 
 
 def test_a_command_may_be_followed_by_any_white_space(run: Run) -> None:
-    """As whoever pastes one has it."""
     assert run("/set\ttop-k \t 7  ")[1] == "top-k 7\n"
 
 
@@ -88,7 +79,6 @@ def test_exit_leaves(run: Run, session: Session, line: str) -> None:
 
 
 def test_set_alone_shows_every_option(run: Run) -> None:
-    """With the value in force, one a line."""
     _, err = run("/set")
     shown = dict(line.split(None, 1) for line in err.splitlines())
     assert list(shown) == [option.name for option in all_options()]
@@ -104,7 +94,6 @@ def test_set_explains_one_option(run: Run) -> None:
 
 
 def test_set_changes_the_replies_that_come(run: Run) -> None:
-    """And all after them, until it is taken back."""
     out, err = run("/set max-new-tokens 3", "abc", "def", "/set max-new-tokens default", "abc")
     assert out == "AB\n\nDE\n\nABC\n\n"
     assert err.splitlines()[0] == "max-new-tokens 3"
@@ -138,7 +127,6 @@ def test_show_tells_all_that_holds(run: Run) -> None:
 
 
 def test_undo_takes_the_last_turn_back(run: Run, session: Session) -> None:
-    """And says which it was; then the one before."""
     _, err = run("a", "b", "/undo", "/undo", "/undo")
     assert session.turns == []
     assert err.splitlines() == [
@@ -149,14 +137,12 @@ def test_undo_takes_the_last_turn_back(run: Run, session: Session) -> None:
 
 
 def test_regen_draws_the_last_reply_anew(run: Run, session: Session) -> None:
-    """It takes the place of the last one."""
     assert run("/regen")[1] == "gpt2: error: nothing has been said yet\n"
     assert run("a", "/regen") == ("A\n\nA\n\n", "")
     assert session.turns == [("a", "A")]
 
 
 def test_reset_forgets_the_turns_only(run: Run, session: Session) -> None:
-    """The system text and the settings stay."""
     _, err = run("/set top-k 7", "a", "/reset", "/context")
     assert session.turns == []
     assert err.splitlines()[1:] == [
@@ -192,7 +178,6 @@ def test_stats_tell_of_the_last_reply(run: Run) -> None:
 
 @pytest.fixture
 def editor(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return the function that chooses an editor."""
     monkeypatch.delenv("VISUAL", raising=False)
     return lambda line: monkeypatch.setenv("EDITOR", line)
 
@@ -208,7 +193,6 @@ def test_edit_sends_the_message_as_it_was_edited(
 
 
 def test_edit_begins_a_conversation_too(run: Run, editor: Callable[[str], None]) -> None:
-    """With an empty text."""
     editor("sh -c 'printf \"one\\ntwo\" > $0'")
     assert run("/edit") == ("ONE\nTWO\n\n", "one\ntwo\n")
 
@@ -223,7 +207,6 @@ def test_edit_begins_a_conversation_too(run: Run, editor: Callable[[str], None])
 def test_an_editor_that_leaves_nothing_sends_nothing(
     run: Run, session: Session, editor: Callable[[str], None], line: str, reason: str
 ) -> None:
-    """What was said stays."""
     editor(line)
     _, err = run("a", "/edit")
     assert reason in err
@@ -231,7 +214,6 @@ def test_an_editor_that_leaves_nothing_sends_nothing(
 
 
 def test_a_script_has_no_editor(ascii_tokenizer: Tokenizer, capsys: Capture) -> None:
-    """It is an error, and the rest goes on."""
     assert open_session(ascii_tokenizer).run("/edit", "a") == "A\n"
     assert capsys.readouterr().err == "gpt2: error: line 1: /edit: expected a terminal\n"
 
@@ -252,7 +234,6 @@ def test_what_was_saved_can_be_loaded(run: Run, session: Session, tmp_path: path
 
 
 def test_other_names_hold_from_then_on(run: Run, session: Session, tmp_path: pathlib.Path) -> None:
-    """Also where a reply ends."""
     path = tmp_path / "talk.json"
     write_conversation(path, Conversation(user_name="U", bot_name="B", system="x"), model="m")
     run(f"/load {path}")
@@ -277,7 +258,6 @@ def test_a_place_that_is_not_for_conversations_is_left_alone(
 
 @pytest.mark.parametrize("line", ["/save", "/load", "/save ~nosuchuser/x", "/load ~nosuchuser/x"])
 def test_a_command_that_needs_a_file_says_so(run: Run, line: str) -> None:
-    """With an example, or with what is wrong."""
     _, err = run(line)
     assert err.startswith(f"gpt2: error: {line.split()[0]}: ")
     assert err.count("\n") == 1
@@ -286,7 +266,6 @@ def test_a_command_that_needs_a_file_says_so(run: Run, line: str) -> None:
 def test_a_tilde_is_the_users_home(
     run: Run, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a shell."""
     monkeypatch.setenv("HOME", str(tmp_path))
     run("a", "/save ~/talk.json")
     assert json.loads((tmp_path / "talk.json").read_bytes())["turns"][0]["reply"] == "A"
@@ -296,7 +275,6 @@ def test_a_tilde_is_the_users_home(
 
 
 def completions(text: str) -> list[str]:
-    """Return the lines that a line can become."""
     found = CommandCompleter().get_completions(Document(text), CompleteEvent())
     return [text[: len(text) + one.start_position] + one.text for one in found]
 
@@ -314,12 +292,10 @@ def completions(text: str) -> list[str]:
     ],
 )
 def test_commands_and_options_are_completed(text: str, expected: list[str]) -> None:
-    """Where they stand; nothing else."""
     assert completions(text) == expected
 
 
 def test_files_are_completed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here, from the root, and from home."""
     for name in ("talk one.json", "talk2.json", "other"):
         (tmp_path / name).touch()
     (tmp_path / "talks").mkdir()

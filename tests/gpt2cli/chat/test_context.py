@@ -47,7 +47,6 @@ def fit_text(
 
 
 def test_all_turns_stay_while_they_fit(ascii_tokenizer: Tokenizer) -> None:
-    """To the last token beside the room."""
     exact = 4 * TURN - 1 + ASKED + 10
     first, text = fit_text(ascii_tokenizer, talk(4), n_positions=exact)
     assert first == 0
@@ -70,7 +69,6 @@ def test_turns_that_went_before_do_not_come_again(ascii_tokenizer: Tokenizer) ->
 
 
 def test_the_system_text_stays(ascii_tokenizer: Tokenizer) -> None:
-    """Even one that takes more than half of all."""
     system = 60 * "s"
     first, text = fit_text(ascii_tokenizer, talk(4, system=system), n_positions=120)
     assert text == f"{system}\n\nUser: a\nBot: A\nUser: b\nBot:"
@@ -164,7 +162,6 @@ def test_ids_that_spell_the_text_are_kept(
 
 
 def test_where_the_text_ends_within_a_token_its_rest_is_encoded(small_tokenizer: Tokenizer) -> None:
-    """What was drawn before that token is kept."""
     a, aa = small_tokenizer.encode("a"), small_tokenizer.encode("aa")
     assert ids_that_spell("aaa", [*a, *aa, *aa], small_tokenizer) == ((*a, *aa), 2)
     assert ids_that_spell("aa", [*a, *aa, *aa], small_tokenizer) == ((*a, *a), 1)
@@ -258,6 +255,5 @@ def test_dialogpt_needs_an_eos(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_the_models_own_config_chooses_the_form(config: str, expected: str) -> None:
-    """Whatever stands there, something is chosen."""
     value: dict[str, Any] = json.loads(config)
     assert choose_template(value) == expected

@@ -6,6 +6,7 @@ import pathlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,7 +23,6 @@ from gpt2cli.generation.interfaces import FinishReason
 
 
 def turn(message: str, *, first: int = 0) -> Turn:
-    """Return a turn."""
     return Turn(message, message.upper(), FinishReason.STOP, 0, first)
 
 
@@ -66,29 +66,16 @@ TALK = Conversation(
 
 
 def write(path: pathlib.Path, conversation: Conversation = TALK) -> bytes:
-    """Write a conversation."""
     return write_conversation(path, conversation, model="m")
 
 
 def test_what_was_written_is_read(tmp_path: pathlib.Path) -> None:
-    """Every character, and what the model no longer sees."""
+    """Every character, as UTF-8 that people can read; but no ids, which another model has not."""
     path = tmp_path / "talk.json"
-    assert write(path) == path.read_bytes()
+    last = replace(TALK.turns[-1], reply_ids=(1, 2))
+    assert write(path, replace(TALK, turns=(*TALK.turns[:-1], last))) == path.read_bytes()
     assert read_conversation(path) == TALK
-
-
-def test_ids_are_not_written(tmp_path: pathlib.Path) -> None:
-    """They mean nothing to another model."""
-    turn = Turn("a", "b", FinishReason.STOP, 0, reply_ids=(1, 2))
-    write(tmp_path / "talk.json", Conversation(turns=(turn,)))
-    [read] = read_conversation(tmp_path / "talk.json").turns
-    assert (read.reply, read.reply_ids) == ("b", None)
-
-
-def test_the_file_can_be_read_by_people(tmp_path: pathlib.Path) -> None:
-    """UTF-8 as it is, and who spoke."""
-    write(tmp_path / "talk.json")
-    text = (tmp_path / "talk.json").read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
     assert "Fuchs 🦊" in text
     assert json.loads(text)["model"] == "m"
 
@@ -105,8 +92,6 @@ def spoilt(**changes: Any) -> str:
     ("data", "reason"),
     [
         ("", "it is empty"),
-        ("{", "it is not JSON: "),
-        (b"\xff\xfe\xff", "it is UTF-16"),
         ("[]", 'there is no "gpt2_chat"'),
         (spoilt(gpt2_chat=2), "version 2, known is 1"),
         (spoilt(gpt2_chat="x" * 999), r'version "x+…, known is 1'),
@@ -122,17 +107,15 @@ def spoilt(**changes: Any) -> str:
         (spoilt(turn={"seed": 10**300}), "seed: expected a whole number 0 to 2"),
         (spoilt(turn={"first": 2}), "expected a number 0 to 1 as first, found 2"),
         (spoilt(turn={"finish_reason": "x" * 999}), "there is no finish_reason"),
-        ('{"gpt2_chat": ' + "1" * 5000 + "}", "it has a number of 5000 digits"),
-        ("[" * 100_000, "nested too deeply"),
         ('{"gpt2_chat": 1, "turns": ' + "[" * 900 + "]" * 900 + "}", "as turn, found|deeply"),
     ],
 )
 def test_anything_else_is_an_error_that_says_why(
-    tmp_path: pathlib.Path, data: str | bytes, reason: str
+    tmp_path: pathlib.Path, data: str, reason: str
 ) -> None:
     """In a line of bearable length that names the file."""
     path = tmp_path / "talk.json"
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    path.write_text(data)
     with pytest.raises(ConversationError, match=reason) as caught:
         read_conversation(path)
     assert str(path) in str(caught.value)
@@ -141,7 +124,6 @@ def test_anything_else_is_an_error_that_says_why(
 
 
 def test_the_turns_see_ever_later_ones(tmp_path: pathlib.Path) -> None:
-    """What has gone does not come again."""
     turns = json.loads(spoilt())["turns"]
     turns += [turns[0] | {"first": 1}, turns[0]]
     (tmp_path / "talk.json").write_text(spoilt(turns=turns))
@@ -163,7 +145,6 @@ def test_the_turns_see_ever_later_ones(tmp_path: pathlib.Path) -> None:
 def test_what_cannot_be_read_is_an_error_that_names_it(
     tmp_path: pathlib.Path, name: str, reason: str
 ) -> None:
-    """A pipe is not waited for."""
     (tmp_path / "plain").touch()
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(ConversationError, match=f" {reason}|{reason}$"):
@@ -197,7 +178,6 @@ def test_a_disk_that_is_full_leaves_the_file_as_it_was(tmp_path: pathlib.Path, t
 
 @pytest.mark.parametrize("name", ["missing/talk", "plain/talk", "a" * 300])
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: pathlib.Path, name: str) -> None:
-    """It names the place."""
     (tmp_path / "plain").touch()
     with pytest.raises(ConversationError, match="cannot write"):
         write(tmp_path / name)
@@ -208,12 +188,10 @@ class TestSession:
 
     @pytest.fixture
     def path(self, tmp_path: pathlib.Path) -> pathlib.Path:
-        """Return where it is to be."""
         return tmp_path / "session.json"
 
     @staticmethod
     def open(path: pathlib.Path) -> SessionFile:
-        """Begin to use the file."""
         return SessionFile(path, model="m")
 
     def test_it_is_written_again_and_again(self, path: pathlib.Path) -> None:
@@ -283,7 +261,6 @@ class TestSession:
     def test_a_link_stays_one_and_modes_are_kept(
         self, path: pathlib.Path, tmp_path: pathlib.Path
     ) -> None:
-        """Also where the file it names is not there yet."""
         path.symlink_to("real.json")
         session = self.open(path)
         assert session.read() is None

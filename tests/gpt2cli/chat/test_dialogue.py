@@ -15,6 +15,7 @@ from gpt2cli.errors import ModelError, OutputError
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.dialogues import Session, open_session
+from tests.gpt2cli.chat.talking import shout
 
 Capture = pytest.CaptureFixture[str]
 
@@ -99,7 +100,6 @@ def test_what_comes_to_nothing_is_told_with_its_line_and_the_rest_goes_on(
 def test_a_model_that_fails_is_told_and_the_chat_goes_on(
     ascii_tokenizer: Tokenizer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message is no turn; it can be sent again."""
     session = open_session(ascii_tokenizer)
 
     def fail(*arguments: Any) -> Any:
@@ -116,7 +116,6 @@ def test_a_model_that_fails_is_told_and_the_chat_goes_on(
 def test_replies_that_cannot_be_written_end_it(
     ascii_tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing that follows could be."""
     session = open_session(ascii_tokenizer)
 
     def fail(piece: str) -> None:
@@ -140,21 +139,16 @@ def test_a_reader_who_left_ends_it(ascii_tokenizer: Tokenizer) -> None:
 # Ctrl-C
 
 
-def test_ctrl_c_ends_the_reply_and_keeps_it(ascii_tokenizer: Tokenizer) -> None:
-    """On a terminal the chat goes on, and the next message is seen after what was said."""
+@pytest.mark.parametrize(("at", "times"), [(2, 1), (3, 2), (3, 3)])
+def test_ctrl_c_ends_the_reply_and_keeps_it(
+    ascii_tokenizer: Tokenizer, at: int, times: int
+) -> None:
+    """On a terminal the chat goes on, also if people press it twice; the next message sees it."""
     session = open_session(ascii_tokenizer, on_terminal=True)
-    press_in_reply(session, at=2)
+    press_in_reply(session, at=at, times=times)
     assert session.run("abcdef", "x") == "AB\n\nX\n\n"
     assert session.turns == [("abcdef", "AB"), ("x", "X")]
-
-
-@pytest.mark.parametrize("times", [2, 3])
-def test_ctrl_c_pressed_again_keeps_what_was_shown(ascii_tokenizer: Tokenizer, times: int) -> None:
-    """People press it twice: the chat goes on all the same."""
-    session = open_session(ascii_tokenizer, on_terminal=True)
-    press_in_reply(session, at=3, times=times)
-    assert session.run("abcdef", "x") == "AB\n\nX\n\n"
-    assert session.turns == [("abcdef", "AB"), ("x", "X")]
+    assert session.dialogue.chat.context()[0] == "User: abcdef\nBot: AB\nUser: x\nBot: X"
 
 
 def test_ctrl_c_in_a_script_ends_it_with_what_was_made(ascii_tokenizer: Tokenizer) -> None:
@@ -250,7 +244,6 @@ def test_what_was_left_out_of_a_long_message_is_told(
 def test_a_person_is_told_once_what_cut_a_reply(
     ascii_tokenizer: Tokenizer, capsys: Capture, quiet: bool
 ) -> None:
-    """And how to have more; not when quiet."""
     session = open_session(ascii_tokenizer, on_terminal=True, quiet=quiet, n_positions=400)
     session.run("m" * 50, "m" * 50)
     told = "gpt2: stopped after 40 tokens; /set max-new-tokens N changes that\n"
@@ -260,7 +253,6 @@ def test_a_person_is_told_once_what_cut_a_reply(
 def test_a_reply_that_met_the_models_limit_is_told(
     ascii_tokenizer: Tokenizer, capsys: Capture
 ) -> None:
-    """As `generate` does."""
     session = open_session(ascii_tokenizer)
     session.run("m" * 189, "a")
     assert capsys.readouterr().err.splitlines()[0] == (
@@ -290,7 +282,9 @@ def test_statistics_are_told_after_each_reply(ascii_tokenizer: Tokenizer, capsys
 
 def test_records_are_one_for_each_turn(ascii_tokenizer: Tokenizer) -> None:
     """Commands have none; a turn drawn anew has its number again."""
-    session = open_session(ascii_tokenizer, as_records=True, seed=5)
+    session = open_session(
+        ascii_tokenizer, lambda message: f"{shout(message)}\nUser:", as_records=True, seed=5
+    )
     lines = session.run("a", "/help", "/nosuch", "b", "/regen", "/undo").splitlines()
     records = [json.loads(line) for line in lines]
     assert [(r["index"], r["prompt"], r["completion"], r["seed"]) for r in records] == [
@@ -298,6 +292,9 @@ def test_records_are_one_for_each_turn(ascii_tokenizer: Tokenizer) -> None:
         (1, "b", "B", 6),
         (1, "b", "B", 6),
     ]
+    assert {(r["finish_reason"], r["stop_sequence"]) for r in records} == {("stop", "\nUser:")}
+    assert records[0]["prompt_tokens"] == len("User: a\nBot:")
+    assert records[0]["completion_tokens"] == len(" A\nUser:")
 
 
 # The session's file
@@ -306,7 +303,6 @@ def test_records_are_one_for_each_turn(ascii_tokenizer: Tokenizer) -> None:
 def test_the_session_is_written_after_each_turn(
     ascii_tokenizer: Tokenizer, tmp_path: pathlib.Path
 ) -> None:
-    """And after what changes turns without one."""
     path = tmp_path / "session.json"
     session = open_session(ascii_tokenizer, session=path)
 
@@ -377,33 +373,10 @@ def test_text_is_shown_as_it_comes(
     assert session.run("a") == expected
 
 
-def test_a_record_tells_all_of_a_turn(byte_tokenizer: Tokenizer) -> None:
-    """On one line, in the order and with the fields of `generate --json`."""
-    written = " a\nb\nUser:"
-    options: dict[str, Any] = {"as_records": True, "vocab_size": 257, "seed": 7}
-    line = open_session(byte_tokenizer, lambda message: written, **options).run("hi\x1b")
-    assert line.count("\n") == 1
-    assert list(json.loads(line).items()) == [
-        ("index", 0),
-        ("prompt", "hi\x1b"),
-        ("completion", "a\nb"),
-        ("finish_reason", "stop"),
-        ("stop_sequence", "\nUser:"),
-        ("prompt_tokens", len("User: hi\x1b\nBot:")),
-        ("completion_tokens", len(" a\nb\nUser:")),
-        ("sample", 0),
-        ("seed", 7),
-        ("model", "m"),
-        ("revision", None),
-        ("precision", "fp32"),
-        ("device", "cpu"),
-    ]
-
-
 def test_what_is_no_turn_has_no_record(ascii_tokenizer: Tokenizer) -> None:
-    """Interrupted before anything was made of it."""
+    """Interrupted before anything was made of it; the conversation is as it was."""
     session = open_session(ascii_tokenizer, as_records=True)
     exchange = session.dialogue.chat.ask("a")
-    list(session.dialogue.chat.answer(exchange, lambda: True))
+    assert list(session.dialogue.chat.answer(exchange, lambda: True)) == []
     session.dialogue.view.end(exchange)
-    assert (exchange.finish, session.written()) == (None, "")
+    assert (exchange.finish, session.written(), session.turns) == (None, "", [])

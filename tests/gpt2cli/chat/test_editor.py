@@ -18,7 +18,6 @@ if sys.platform == "win32":
 
 @pytest.fixture(autouse=True)
 def no_editor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin each test without a choice."""
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.delenv("EDITOR", raising=False)
 
@@ -55,7 +54,6 @@ Choose = Callable[[str], None]
     ids=["nothing", "more", "emptied", "crlf", "replaced"],
 )
 def test_the_text_is_as_the_person_left_it(choose: Choose, line: str, expected: str) -> None:
-    """Whatever the editor does with the file."""
     choose(line)
     assert edit("héllo\nyou") == expected
 
@@ -63,7 +61,6 @@ def test_the_text_is_as_the_person_left_it(choose: Choose, line: str, expected: 
 def test_visual_comes_before_editor_and_may_have_arguments(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As in every program; an empty one is none."""
     monkeypatch.setenv("EDITOR", "false")
     monkeypatch.setenv("VISUAL", "sed -i s/a/b/")
     assert edit("a") == "b"
@@ -75,7 +72,6 @@ def test_visual_comes_before_editor_and_may_have_arguments(
 def test_where_none_was_chosen_it_is_vi(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    """As in every program."""
     (tmp_path / "vi").write_text('#!/bin/sh\nprintf vi > "$1"\n')
     (tmp_path / "vi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
@@ -92,7 +88,6 @@ def test_where_none_was_chosen_it_is_vi(
     ],
 )
 def test_an_editor_that_fails_is_an_error(choose: Choose, line: str, reason: str) -> None:
-    """What it leaves is not sent."""
     choose(line)
     with pytest.raises(UsageError, match=reason):
         edit("a")
@@ -102,7 +97,6 @@ def test_an_editor_that_fails_is_an_error(choose: Choose, line: str, reason: str
 def test_an_editor_that_cannot_be_run_is_an_error(
     monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """It says what to set."""
     monkeypatch.setenv("EDITOR", command)
     with pytest.raises(UsageError, match=f"cannot edit with {re.escape(repr(command))}.*EDITOR"):
         edit("a")

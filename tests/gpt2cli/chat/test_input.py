@@ -24,17 +24,14 @@ _ENTER, _ALT_ENTER, _CTRL_C, _CTRL_D, _UP = "\r", "\x1b\r", "\x03", "\x04", "\x1
 
 
 def message(text: str) -> Entry:
-    """Return an entry for the model."""
     return Entry(text, is_command=False)
 
 
 def command(text: str) -> Entry:
-    """Return an entry for the chat itself."""
     return Entry(text, is_command=True)
 
 
 def read_all(source: ChatInput) -> list[Entry | str]:
-    """Return all entries, and errors as their text."""
     entries: list[Entry | str] = []
     while True:
         try:
@@ -110,7 +107,6 @@ def test_three_quotes_hold_lines_together(
 
 
 def test_what_is_no_utf8_is_an_error_that_names_its_line(read_script: ReadScript) -> None:
-    """What comes after it is read as ever."""
     assert read_script(b"a\nb\xff\n\n/c\xff\nd\n") == [
         message("a"),
         f"line 2: it is not valid UTF-8 (byte 1); {CONVERT}",
@@ -148,7 +144,6 @@ def test_a_line_is_read_as_soon_as_it_is_there() -> None:
 def test_it_is_known_whether_there_is_anything(
     tmp_path: pathlib.Path, script: bytes, more: bool
 ) -> None:
-    """Without losing it."""
     (tmp_path / "script").write_bytes(script)
     with (tmp_path / "script").open("rb") as file:
         source = LineInput(file.fileno())
@@ -234,7 +229,6 @@ class Person:
 
 @pytest.fixture
 def person(tmp_path: pathlib.Path) -> Iterator[Person]:
-    """Return one who types."""
     with create_pipe_input() as keyboard, create_app_session(input=keyboard):
         yield Person(keyboard, tmp_path)
 
@@ -253,7 +247,6 @@ def test_a_paste_of_three_lines_is_one_message(person: Person) -> None:
 
 
 def test_alt_enter_begins_a_line(person: Person) -> None:
-    """Enter then sends all of them."""
     assert person.type(f"a{_ALT_ENTER}b{_ENTER}") == message("a\nb")
 
 
@@ -264,7 +257,6 @@ def test_a_colour_that_is_pasted_as_keys_does_nothing(person: Person, sequence: 
 
 
 def test_three_quotes_can_be_typed(person: Person) -> None:
-    """Line by line."""
     assert person.type(f'"""a{_ENTER}{_ENTER}b"""{_ENTER}') == message("a\n\nb")
 
 
@@ -297,7 +289,6 @@ def test_what_was_typed_comes_again_also_in_the_next_chat(person: Person) -> Non
 def test_a_history_that_cannot_be_used_is_done_without(
     person: Person, tmp_path: pathlib.Path, kind: str
 ) -> None:
-    """The chat has its own all the same."""
     person.history_file = tmp_path / kind
     if kind == "a folder":
         person.history_file.mkdir()

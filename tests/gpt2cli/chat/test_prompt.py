@@ -34,7 +34,6 @@ class Leaving(DummyOutput):
     gone = False
 
     def flush(self) -> None:
-        """Fail once it has gone."""
         if self.gone:
             raise OSError(errno.EIO, "Input/output error")
 
@@ -53,7 +52,6 @@ def begin(output: Output | None = None) -> PromptSession[str]:
 
 
 def send(number: int) -> Callable[[], None]:
-    """Return what sends this process a signal."""
     return lambda: os.kill(os.getpid(), number)
 
 
@@ -67,8 +65,13 @@ def ask_and_meanwhile(session: PromptSession[str], step: Callable[[], None]) -> 
         timer.join()
 
 
-@pytest.mark.parametrize("number", ENDINGS)
-@pytest.mark.parametrize("typed", ["", "half a line", f"{_SEARCH}half", "\x1b[200~a paste"])
+@pytest.mark.parametrize(
+    ("number", "typed"),
+    [
+        *((number, "") for number in ENDINGS),
+        *((ENDINGS[0], typed) for typed in ("half a line", f"{_SEARCH}half", "\x1b[200~a paste")),
+    ],
+)
 def test_a_signal_that_ends_the_program_ends_the_line(
     keyboard: PipeInput, typed: str, number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,7 +103,6 @@ def test_a_signal_ends_the_program_also_while_the_prompt_is_made(
 
 
 def test_several_at_once_are_one(keyboard: PipeInput, capfd: pytest.CaptureFixture[str]) -> None:
-    """The first one's code."""
     unwind_on_signals()
 
     def send_all() -> None:
@@ -130,7 +132,6 @@ def test_an_interrupt_that_is_sent_during_a_search_leaves_a_line_that_works(
 
 
 def test_a_terminal_that_has_gone_is_a_known_failure(keyboard: PipeInput) -> None:
-    """Nobody is asked to press Enter there."""
     terminal = Leaving()
 
     def leave() -> None:
@@ -142,7 +143,6 @@ def test_a_terminal_that_has_gone_is_a_known_failure(keyboard: PipeInput) -> Non
 
 
 def test_after_it_signals_do_what_they_did_before(keyboard: PipeInput) -> None:
-    """All handlers are back."""
     numbers = (signal.SIGINT, *ENDINGS)
     unwind_on_signals()
     before = [signal.getsignal(number) for number in numbers]

@@ -1,7 +1,7 @@
 """Claims about /set: the cases are made from the declarations, so that no option is left out."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -21,7 +21,6 @@ _TEXTS: Final[Mapping[str, str]] = {"logit-bias": "7=2.5"}
 
 
 def example(option: Option) -> str:
-    """Return another value than the default."""
     if option.repeatable:
         return _TEXTS.get(option.name, "some text")
     if option.kind is SWITCH:
@@ -32,7 +31,6 @@ def example(option: Option) -> str:
 
 
 def wrong(option: Option) -> str:
-    """Return what is no value of this option."""
     if option.repeatable:
         return '""'
     if option.field == "overflow":
@@ -40,28 +38,22 @@ def wrong(option: Option) -> str:
     return "nan" if option.kind is NUMBER else "-1"
 
 
-def values(settings: Settings) -> dict[str, Any]:
-    """Return all that holds for a reply."""
-    return describe_settings(settings)
-
-
 @pytest.mark.parametrize("option", all_options(), ids=lambda option: option.name)
 def test_every_option_can_be_set_and_taken_back(option: Option) -> None:
     """By its name; nothing else changes but what it means."""
-    before = values(BARE)
+    before = describe_settings(BARE)
     changed = change_setting(BARE, option, example(option))
-    after = values(changed)
+    after = describe_settings(changed)
     also = {"temperature": {"greedy"}, "greedy": {"temperature"}}.get(option.name, set())
     assert before[option.name] != after[option.name]
     assert {name for name in after if after[name] != before[name]} <= {option.name} | also
-    assert values(change_setting(changed, option, "default")) == before
+    assert describe_settings(change_setting(changed, option, "default")) == before
 
 
 @pytest.mark.parametrize(
     "option", [o for o in all_options() if o.kind is not SWITCH], ids=lambda option: option.name
 )
 def test_every_option_refuses_what_the_command_line_refuses(option: Option) -> None:
-    """In the same words, and leaves all as it was."""
     text = wrong(option)
     with pytest.raises(UsageError) as caught:
         change_setting(BARE, option, text)
@@ -75,7 +67,6 @@ def test_every_option_refuses_what_the_command_line_refuses(option: Option) -> N
 
 @pytest.mark.parametrize("name", ["top-k", "top_k", "--top-k", "--top_k"])
 def test_a_name_may_be_written_as_elsewhere(name: str) -> None:
-    """As on the command line, or as in a record."""
     assert find_option(name).name == "top-k"
 
 
@@ -89,13 +80,13 @@ def test_what_is_no_option_is_an_error_that_lists_them(name: str) -> None:
 def test_the_models_own_values_are_behind() -> None:
     """They hold until something else is set, and again afterwards."""
     settings = BARE.with_model({"temperature": 0.7, "max_new_tokens": 50})
-    assert values(settings)["temperature"] == "0.7"
-    assert values(settings)["max-new-tokens"] == "50"
+    assert describe_settings(settings)["temperature"] == "0.7"
+    assert describe_settings(settings)["max-new-tokens"] == "50"
     changed = change_setting(settings, find_option("temperature"), "1.5")
     assert changed.from_model == {"max_new_tokens": 50}
-    assert values(change_setting(changed, find_option("temperature"), "default")) == values(
-        settings
-    )
+    assert describe_settings(
+        change_setting(changed, find_option("temperature"), "default")
+    ) == describe_settings(settings)
 
 
 @pytest.mark.parametrize(
@@ -108,5 +99,4 @@ def test_the_models_own_values_are_behind() -> None:
     ],
 )
 def test_values_are_shown_as_they_are_written(name: str, text: str, shown: str) -> None:
-    """Texts in quotes, switches as on and off."""
-    assert values(change_setting(BARE, find_option(name), text))[name] == shown
+    assert describe_settings(change_setting(BARE, find_option(name), text))[name] == shown

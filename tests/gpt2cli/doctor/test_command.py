@@ -24,7 +24,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pathlib.Path]:
 
 
 def test_it_tells_on_lines_and_ends_well() -> None:
-    """Stderr is empty where nobody watches."""
     result = invoke("doctor", "--device", "cpu", "--offline")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "\ndevice     cpu: a step of the starter model in fp32 ran on cpu in " in result.stdout
@@ -52,7 +51,6 @@ def test_the_record_tells_what_was_found(home: pathlib.Path) -> None:
 def test_a_damaged_model_is_a_failure_where_it_was_looked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Found by chance it is a problem alone."""
     path = pathlib.Path("/models/m-fp32-1")
     broken = CachedModel("m", None, "fp32", 1, path, f"{path}: damaged")
     monkeypatch.setattr("gpt2cli.doctor.diagnosis.check_models", lambda **asked: [broken])
@@ -63,7 +61,6 @@ def test_a_damaged_model_is_a_failure_where_it_was_looked_for(
 
 
 def test_what_cannot_work_is_a_failure_with_the_whole_diagnosis() -> None:
-    """The record is written, and the exit code is 1."""
     result = invoke("doctor", "--device", "cuda:77", "--offline", "--json")
     record = json.loads(result.stdout)
     assert (result.exit_code, result.stderr) == (1, "")
@@ -123,7 +120,6 @@ def lines(diagnosis: Diagnosis) -> dict[str, str]:
 
 
 def test_each_fact_has_a_line() -> None:
-    """All begin in one column."""
     text = format_diagnosis(SOUND, json=False)
     assert lines(SOUND) == {
         "system": "Linux-6, Python 3.11.7",
@@ -179,7 +175,6 @@ def test_what_is_a_problem_stands_last_with_what_mends_it() -> None:
 
 
 def test_the_record_is_one_line_with_every_fact() -> None:
-    """In the order of the help page."""
     text = format_diagnosis(SOUND, json=True)
     assert text.count("\n") == 1
     assert list(json.loads(text)) == [

@@ -63,7 +63,6 @@ def test_what_should_be_mended_is_a_problem(found: dict[str, Any], told: list[st
 
 
 def test_the_same_is_not_told_twice() -> None:
-    """Where the step has failed of it."""
     step = Step("cuda", reason="device cuda:0: CUDA driver version is insufficient")
     assert problems(step=step, cuda=Cuda(1, "12.8", "13.0")) == [step.reason]
 
@@ -100,7 +99,6 @@ def test_a_place_has_the_size_of_its_files(tmp_path: pathlib.Path) -> None:
 def test_a_place_that_is_not_there_can_be_made_where_its_parent_can_be_written(
     tmp_path: pathlib.Path,
 ) -> None:
-    """It is not made to find out."""
     place = look_at("cache", tmp_path / "not" / "yet")
     assert (place.size, place.writable) == (0, True)
     assert place.free > 0
@@ -109,7 +107,6 @@ def test_a_place_that_is_not_there_can_be_made_where_its_parent_can_be_written(
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root writes anywhere")
 def test_a_place_that_cannot_be_written_is_told(tmp_path: pathlib.Path) -> None:
-    """Nor what lies in it."""
     tmp_path.chmod(0o500)
     try:
         assert not look_at("cache", tmp_path).writable

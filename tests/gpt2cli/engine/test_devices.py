@@ -30,17 +30,14 @@ class FakeDriver:
         self._version = version
 
     def cuDriverGetVersion(self, pointer: Any) -> int:  # noqa: N802  # the driver's own name
-        """Write the version where the pointer points."""
         pointer._obj.value = self._version
         return 0
 
     def cuInit(self, flags: int) -> int:  # noqa: N802
-        """Answer with the code."""
         assert flags == 0
         return self._code
 
     def cuDeviceGetCount(self, pointer: Any) -> int:  # noqa: N802
-        """Write the count where the pointer points."""
         pointer._obj.value = self._count
         return 0
 
@@ -78,7 +75,6 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 def test_the_cpu_asks_nobody() -> None:
-    """Neither the driver nor ONNX Runtime."""
     attempt = Attempt()
 
     def fail() -> Driver:
@@ -89,7 +85,6 @@ def test_the_cpu_asks_nobody() -> None:
 
 
 def test_auto_without_a_device_tries_nothing_and_knows_why() -> None:
-    """That is no failure."""
     attempt = Attempt()
     choice = find_device("auto", ask=lambda: Driver(reason="no driver"), attempt=attempt)
     assert (choice, attempt.tried) == (DeviceChoice(CPU, "no driver"), [])
@@ -115,7 +110,6 @@ def test_a_named_device_runs_there_or_fails() -> None:
 
 @pytest.mark.parametrize("asked", ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "CPU", "cuda:0 "])
 def test_an_unknown_device_is_a_usage_error(asked: str) -> None:
-    """The four forms are named with what was found."""
     with pytest.raises(UsageError) as caught:
         find_device(asked, attempt=Attempt())
     assert str(caught.value) == f"device: expected auto, cpu, cuda or cuda:N, found {asked!r}"

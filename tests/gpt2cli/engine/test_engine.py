@@ -92,7 +92,6 @@ def test_a_prefill_gives_the_logits_of_transformers(
 
 
 def test_logits_come_in_the_order_asked_for(engine: Engine, oracle: LogitsOf) -> None:
-    """Of ids up to the limit, cut in pieces."""
     ids = ids_of(2, LIMIT)
     for start, stop in itertools.pairwise([0, 1, 2, 3, 31, LIMIT]):
         found = engine.extend(0, ids[start:stop], [stop - start - 1, 0])
@@ -133,7 +132,6 @@ class Twins:
         return self._same(lambda engine: engine.extend(slot, ids, [len(ids) - 1])[0])
 
     def decode(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """Decode one id per slot on both."""
         return self._same(lambda engine: engine.decode(ids).copy())
 
     def copy(self, slot: int, target: int, length: int) -> None:

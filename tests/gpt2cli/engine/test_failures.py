@@ -229,7 +229,6 @@ def test_known_failures_and_our_own_faults_pass_as_they_are() -> None:
     ],
 )
 def test_an_exception_is_told_without_files_and_lines(text: str, short: str) -> None:
-    """One line of it, and of that what matters."""
     assert find_reason(RuntimeError(text)) == short
 
 
@@ -247,7 +246,6 @@ def test_all_that_is_printed_in_the_block_is_caught(capfd: pytest.CaptureFixture
 
 
 def test_streams_come_back_when_the_block_fails(capfd: pytest.CaptureFixture[str]) -> None:
-    """The exception passes."""
     with pytest.raises(OSError, match="boom"), captured():
         print("lost")
         raise OSError("boom")

@@ -27,7 +27,6 @@ def schema(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def record(model: pathlib.Path, *options: str | os.PathLike[str]) -> Record:
-    """Return the record of one completion."""
     result = invoke("generate", "The fox", "-m", model, "-q", "--json", "--seed", "1", *options)
     assert (result.exit_code, result.stderr) == (0, "")
     return json.loads(result.stdout)
@@ -77,7 +76,6 @@ def test_a_bad_constraint_is_wrong_usage(
     options: tuple[str, ...],
     told: str,
 ) -> None:
-    """Told once, before anything runs, in batch too."""
     (tmp_path / "in").write_text("x\ny\n")
     source = "x" if command == "generate" else tmp_path / "in"
     result = invoke(command, source, "-m", starter_folder, *options)
@@ -133,7 +131,6 @@ def test_a_record_has_its_own_constraint(
 def test_a_bad_constraint_of_a_record_is_its_error_alone(
     starter_folder: pathlib.Path, tmp_path: pathlib.Path, option: Record, told: str
 ) -> None:
-    """The others go on."""
     file = write(tmp_path / "in.jsonl", [{"prompt": "a", **option}, {"prompt": "b"}])
     result = invoke("batch", file, "-m", starter_folder, "-q", "-n", "1")
     bad, good = read(result)

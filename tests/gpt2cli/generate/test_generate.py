@@ -149,7 +149,6 @@ class TestOutput:
         assert error_line(result) == f"cannot write {file}: No such file or directory"
 
     def test_a_dash_is_stdout(self, small: pathlib.Path) -> None:
-        """As it is stdin for --file."""
         assert run(small, "a", "-n", "0", "-o", "-") == "a\n"
 
 
@@ -178,7 +177,6 @@ class TestSettings:
         made: int,
         told: list[str],
     ) -> None:
-        """`--stats` says which of those are taken."""
         model = self.make(small, tmp_path, {"max_new_tokens": 3, "top_k": 1})
         usual = ("generate", "-m", model, "a", "--ignore-eos", "--json", "--stats")
         result = invoke(*usual, *options)
@@ -232,7 +230,6 @@ def test_a_prompt_may_begin_with_a_dash_after_two_dashes(small: pathlib.Path) ->
     ],
 )
 def test_an_unknown_model_is_an_error_of_one_line(name: str, expected: str) -> None:
-    """Whatever its name holds."""
     result = invoke("generate", "-m", name, "--offline", "a")
     assert result.exit_code == 1
     assert expected in error_line(result)

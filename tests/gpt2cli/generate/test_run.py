@@ -34,7 +34,6 @@ def test_the_prompt_comes_before_each_completion_and_a_newline_after_it() -> Non
 
 
 def test_a_sample_without_text_has_a_line_and_one_that_ends_with_a_newline_an_empty_one() -> None:
-    """A newline is added in any case."""
     assert text_of("P", [Chunk(0, 0, "", _DONE), Chunk(0, 1, "", _DONE)]) == "P\n---\nP\n"
     assert text_of("P\n", [Chunk(0, 0, "a\n", _DONE)]) == "P\na\n\n"
 

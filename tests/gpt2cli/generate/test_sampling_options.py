@@ -70,7 +70,6 @@ def test_where_all_is_forbidden_the_text_ends_with_an_error(small: pathlib.Path)
 
 
 def test_a_bias_of_100_makes_a_token_come_and_minus_100_keeps_it_away(small: pathlib.Path) -> None:
-    """By its text, and by its id."""
     tokens = json.loads((small / "tokenizer.json").read_text())["model"]["vocab"]
     for token in ("z", str(tokens["z"])):
         assert complete(small, "--logit-bias", f"{token}=100", "-n", "5") == "zzzzz"
@@ -101,7 +100,6 @@ def test_the_model_does_not_end_the_text_before_the_minimum(
 def test_flags_of_a_batch_hold_for_every_record_that_says_nothing_else(
     small: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    """An empty list or object is something else."""
     records: list[Record] = [
         *({"prompt": "z"}, {"prompt": "z", "ban": []}, {"prompt": "z", "logit_bias": {}}),
         {"prompt": "z", "ban": "y", "logit_bias": {"x": 100}},

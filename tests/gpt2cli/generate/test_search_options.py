@@ -60,7 +60,6 @@ def test_a_search_prints_text_with_its_prompt(starter_folder: pathlib.Path) -> N
 
 
 def test_a_search_that_met_the_models_limit_is_told_no_way_on(small: pathlib.Path) -> None:
-    """It cannot slide."""
     result = invoke("generate", "z", "-m", small, "--beams", "2", "--ignore-eos")
     assert result.stderr == f"gpt2: stopped at the model's limit of {LIMIT} tokens\n"
 

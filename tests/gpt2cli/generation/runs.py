@@ -142,17 +142,14 @@ class ScriptedSource:
 
     @property
     def ended(self) -> bool:
-        """Whether none is left."""
         return not self._entries
 
     def take(self, *, wait: bool) -> tuple[PreparedRequest, int] | None:
-        """Return the next one."""
         self.waits.append(wait)
         return self._entries.pop(0) if self._entries else None
 
 
 def run_from(source: ScriptedSource, engine: ScriptedEngine, tokenizer: Tokenizer) -> list[Chunk]:
-    """Return the chunks of a run over a source."""
     chunks = list(Loop(engine, tokenizer, Sampler()).run(source))
     assert engine.slots == []
     return chunks

@@ -206,7 +206,6 @@ def test_the_logprobs_of_a_completion_add_up_to_its_score(ascii_tokenizer: Token
 
 
 def widths(engine: ScriptedEngine) -> list[int]:
-    """Return of how many rows each decode step was."""
     return [len(call[1]) for call in engine.calls if call[0] == "decode"]
 
 

@@ -50,7 +50,6 @@ B = 66  # the id of b
 
 
 def test_a_stop_sequence_ends_a_completion(ascii_tokenizer: Tokenizer) -> None:
-    """Nothing is computed after it."""
     engine = spelling("hello User: and")
     text, finish = run(engine, ascii_tokenizer, make_request(stop=("User:",)))[0, 0]
     assert text == "hello "
@@ -59,7 +58,6 @@ def test_a_stop_sequence_ends_a_completion(ascii_tokenizer: Tokenizer) -> None:
 
 
 def test_three_tokens_cost_one_prefill_and_two_decode_steps(ascii_tokenizer: Tokenizer) -> None:
-    """The last one is never fed."""
     engine = spelling("hello")
     text, finish = run(engine, ascii_tokenizer, make_request(max_new_tokens=3))[0, 0]
     assert (text, finish.reason) == ("hel", FinishReason.LENGTH)
@@ -181,7 +179,6 @@ def test_a_sample_that_has_slid_lends_no_prefix(ascii_tokenizer: Tokenizer) -> N
 
 
 def test_a_request_for_nothing_takes_no_slot(ascii_tokenizer: Tokenizer) -> None:
-    """-n 0 is answered without a call."""
     engine = make_engine(max_slots=2)
     results = run(engine, ascii_tokenizer, make_request(max_new_tokens=0, samples=3))
     assert [text for text, _ in results.values()] == ["", "", ""]
@@ -356,7 +353,6 @@ class DeadEnd(Constraint):
 def test_a_sample_that_cannot_go_on_ends_with_the_error_and_others_go_on(
     ascii_tokenizer: Tokenizer, when: str
 ) -> None:
-    """What it has is shown."""
     engine = make_engine(B, max_slots=2)
     (bad, _), good = (entry(engine, ascii_tokenizer, *one) for one in (("a", 5), ("b", 3)))
     bad = replace(bad, constraint=DeadEnd(when))

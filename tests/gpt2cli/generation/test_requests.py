@@ -58,7 +58,6 @@ def test_error_refuses_what_cannot_fit(ascii_tokenizer: Tokenizer, length: int, 
 
 
 def test_a_prepared_request_has_its_options_ids(ascii_tokenizer: Tokenizer) -> None:
-    """Biases by id, bans by what they mask."""
     asked = replace(make_request(), sampling=SamplingConfig(logit_bias=(("A", 1),), ban=("B",)))
     prepared = prepare(asked, ascii_tokenizer, SHAPE)
     assert prepared.biases == ((33, 1),)
@@ -108,7 +107,6 @@ def test_a_text_that_no_token_spells_is_an_error(ascii_tokenizer: Tokenizer) -> 
 def test_an_id_beyond_the_vocabulary_is_an_error_that_names_its_end(
     ascii_tokenizer: Tokenizer, token: str
 ) -> None:
-    """However long."""
     with pytest.raises(UsageError) as caught:
         biases_of(ascii_tokenizer, (token, 1.0), vocab_size=97)
     assert str(caught.value) == f"logit_bias: expected an id 0 to 96, found {shorten(token)}"

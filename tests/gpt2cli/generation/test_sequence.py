@@ -80,7 +80,6 @@ def test_text_is_given_as_soon_as_it_is_certain_and_ends_where_it_must(
 
 
 def test_an_unfinished_sequence_has_no_finish(ascii_tokenizer: Tokenizer) -> None:
-    """Its chunk says whose it is."""
     chunk = make(ascii_tokenizer).chunk("x")
     assert (chunk.index, chunk.sample, chunk.text, chunk.finish) == (3, 2, "x", None)
 

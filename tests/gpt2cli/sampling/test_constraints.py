@@ -72,7 +72,6 @@ def pieces(gpt2_tokenizer: Tokenizer) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def compiler(gpt2_tokenizer: Tokenizer, pieces: list[bytes]) -> ConstraintCompiler:
-    """Return a compiler for GPT-2's vocabulary."""
     return ConstraintCompiler(pieces, gpt2_tokenizer.encode)
 
 
@@ -209,7 +208,6 @@ def test_a_constraint_goes_round_what_the_vocabulary_lacks(regex: str) -> None:
 
 
 def test_a_schema_that_describes_itself_in_other_characters_is_taken() -> None:
-    """What only describes is never written."""
     schema = json.dumps({"type": "object", "description": "é", "properties": {}})
     compile_without("é".encode(), json_schema=schema)
 

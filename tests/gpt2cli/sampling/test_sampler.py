@@ -252,6 +252,5 @@ def test_what_is_masked_for_one_beam_is_not_for_another() -> None:
 
 
 def test_beams_do_not_go_on_by_logits_that_are_no_numbers() -> None:
-    """Also if it is only one of them."""
     with pytest.raises(ModelError, match="NaN or infinite"):
         find(array([0, math.nan, 1]), make())

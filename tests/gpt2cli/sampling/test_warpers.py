@@ -207,7 +207,6 @@ def test_draw_never_falls_off_the_end(weights: list[float], place: int) -> None:
 
 
 def test_rows_are_warped_together_whatever_their_processors() -> None:
-    """The warpers do not see them."""
     processed = SamplingConfig(repetition_penalty=2.0, no_repeat_ngram=2, ban=("b",))
     assert find_warping(processed) == find_warping(SamplingConfig())
     others: list[dict[str, Any]] = [

@@ -47,7 +47,6 @@ def scored(text: Text, name: str | None = None, index: int = 0) -> ScoredText:
 
 
 def colour(text: Text, name: str | None = None, index: int = 0) -> str:
-    """Return what a terminal gets of one text."""
     file = io.BytesIO()
     writer = ResultWriter(file, on_terminal=True)
     show_coloured(scored(text, name, index), writer, lambda i: text[i][0])
@@ -113,13 +112,11 @@ def test_newlines_have_no_ground() -> None:
 
 
 def test_what_would_control_the_terminal_is_visible() -> None:
-    """Nor does anything take the text for markup."""
     shown = colour([(b"[red]\x1b[31m\r", 0.9)])
     assert shown.startswith("[red]␛[31m␍\n")
 
 
 def test_texts_of_files_have_their_names_and_stand_apart() -> None:
-    """In bold; a name with a newline stays one line."""
     text, end = [(b"x", 0.9)], f"x\nperplexity 1.11111 (1 token)\n{LEGEND}"
     assert colour(text, "a.txt") == f"\x1b[1ma.txt\x1b[22m\n{end}"
     assert colour(text, "b\nc", index=1) == f'\n\x1b[1m"b\\nc"\x1b[22m\n{end}'

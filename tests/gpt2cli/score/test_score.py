@@ -59,7 +59,6 @@ def test_a_record_has_the_keys_of_the_contract(small: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["lines", "json"])
 def test_an_empty_text_has_no_token_and_no_perplexity(small: pathlib.Path, form: list[str]) -> None:
-    """It is no error."""
     shown = run(small, "", *form)
     if form:
         record = json.loads(shown)
@@ -73,7 +72,6 @@ def test_an_empty_text_has_no_token_and_no_perplexity(small: pathlib.Path, form:
 def test_several_files_give_several_results_each_with_its_name(
     small: pathlib.Path, tmp_path: pathlib.Path, form: list[str]
 ) -> None:
-    """In their order."""
     files = [tmp_path / "b", tmp_path / "a"]
     for file, text in zip(files, ("zz\n", "q"), strict=True):
         file.write_text(text)
@@ -111,7 +109,6 @@ def test_a_part_of_a_character_is_told_by_its_bytes(small: pathlib.Path) -> None
 
 
 def test_a_special_token_is_text_unless_it_is_allowed(small: pathlib.Path) -> None:
-    """As one token it has its name."""
     [plain] = run_json(small, "<|endoftext|>")
     [special] = run_json(small, "<|endoftext|>", "--allow-special")
     assert plain["scored_tokens"] > 1
@@ -119,7 +116,6 @@ def test_a_special_token_is_text_unless_it_is_allowed(small: pathlib.Path) -> No
 
 
 def test_a_text_longer_than_the_context_is_scored_in_windows(small: pathlib.Path) -> None:
-    """Each token once; the record tells the stride."""
     [record] = run_json(small, "z" * 100, "--stride", "32")
     assert (record["scored_tokens"], record["stride"]) == (100, 32)
 

@@ -42,7 +42,6 @@ def test_a_listed_model_tells_its_source_precision_and_real_size(checkpoint: pat
 def test_a_damaged_model_is_listed_with_its_fault_and_can_be_removed(
     checkpoint: pathlib.Path,
 ) -> None:
-    """What cannot run still takes space."""
     [model] = list_cached()
     (model.path / "model.onnx").write_bytes(b"")
     [damaged] = list_cached()
@@ -97,8 +96,6 @@ def test_what_a_running_export_has_so_far_is_no_model(checkpoint: pathlib.Path) 
 def test_a_removal_that_was_cut_leaves_no_model(
     checkpoint: pathlib.Path, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left of it goes with the next export."""
-
     def cut(path: pathlib.Path, **options: bool) -> None:
         if not options:
             raise OSError(errno.EIO, "cut")
@@ -179,7 +176,6 @@ def test_models_are_found_by_alias_and_commit(
 def test_what_is_not_in_the_cache_is_an_error_that_says_where_to_look(
     checkpoint: pathlib.Path,
 ) -> None:
-    """Neither name nor precision is guessed."""
     with pytest.raises(ModelError, match="gpt2 models list"):
         find_cached("gpt2")
     with pytest.raises(ModelError, match=r"of that revision, step or precision.*gpt2 models list"):

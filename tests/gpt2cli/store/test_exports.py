@@ -72,7 +72,6 @@ def test_a_changed_checkpoint_is_exported_again_in_place_of_the_old_export(
 
 
 def test_an_export_that_failed_leaves_the_old_one(checkpoint: pathlib.Path, told: Told) -> None:
-    """Who takes the change back has lost nothing."""
     folder = _export(checkpoint, told)
     weights = checkpoint / "model.safetensors"
     content, times = weights.read_bytes(), weights.stat()
@@ -103,7 +102,6 @@ def test_a_damaged_export_is_made_again(
 def test_what_was_left_of_another_model_is_removed_unless_somebody_is_at_it(
     checkpoint: pathlib.Path, told: Told
 ) -> None:
-    """That model may never be exported again."""
     models = _export(checkpoint, told).parent
     dead = models / ".dead-fp32-0.abcdefgh.partial"
     dead.mkdir()
@@ -185,7 +183,6 @@ def test_another_onnxruntime_is_checked_once_and_recorded(
 
 
 def test_a_local_checkpoint_is_identified_by_path_sizes_and_times(tmp_path: pathlib.Path) -> None:
-    """Hidden files and folders are no part of it."""
     (tmp_path / "a").write_bytes(b"123")
     (tmp_path / ".hidden").write_bytes(b"")
     (tmp_path / "folder").mkdir()

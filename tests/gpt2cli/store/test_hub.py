@@ -175,7 +175,6 @@ def test_where_links_cannot_be_made_a_download_is_kept_once(
 
 
 def test_a_hub_that_does_not_answer_is_given_up_soon(client: Client) -> None:
-    """The first question has a time-out of its own."""
     client.server.answer_seconds = 30
     outcome = client.run()
     assert outcome.error is not None
@@ -251,7 +250,6 @@ def test_on_a_terminal_ctrl_c_ends_a_download_too(
 def test_a_hub_that_is_silent_is_left_at_the_first_signal(
     server: HubServer, environment: dict[str, str], sent: signal.Signals
 ) -> None:
-    """As soon as it is asked."""
     server.answer_seconds = 3.0
     process = subprocess.Popen(_gpt2("models", "pull", _REPO), env=environment)
     _wait_for(server, _REPO)

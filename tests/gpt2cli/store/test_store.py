@@ -321,7 +321,6 @@ def test_a_remembered_failure_is_of_the_default_and_gets_old(
 def test_once_the_default_has_run_it_is_never_replaced(
     store: Store, server: HubServer, home: pathlib.Path
 ) -> None:
-    """Then a failure is an error, not another model."""
     store.find(None)
     for folder in ("cache", "hub"):
         shutil.rmtree(home / folder)
@@ -336,7 +335,6 @@ def test_once_the_default_has_run_it_is_never_replaced(
     ids=["other", "text"],
 )
 def test_what_is_remembered_may_be_lost_or_damaged(home: pathlib.Path, content: str) -> None:
-    """Broken state is no state."""
     remember_default(DefaultMemory(has_run=True))
     assert recall_default().has_run
     for file in (home / "state").rglob("*.json"):
@@ -360,7 +358,6 @@ def test_nothing_stands_in_for_a_revision_that_is_not_there(
 def test_a_download_without_a_tokenizer_is_completed(
     store: Store, server: HubServer, home: pathlib.Path
 ) -> None:
-    """Another tool took the model alone."""
     store.find("gpt2")
     shutil.rmtree(home / "cache")
     for link in (home / "hub").rglob("tokenizer.json"):
@@ -447,7 +444,6 @@ def test_a_model_folder_is_taken_as_it_is(model_folders: ModelFolders, told: Tol
 def test_a_model_folder_of_another_precision_is_refused_naming_both(
     model_folders: ModelFolders, told: Told
 ) -> None:
-    """A folder has one precision."""
     with pytest.raises(UsageError, match=r"precision: expected fp32.*found int8"):
         Store(precision="int8", listener=told).find(str(model_folders(_SHAPE)))
 
@@ -478,7 +474,6 @@ def test_a_revision_is_refused_where_there_are_none(
 def test_an_empty_folder_is_an_error_that_lists_what_is_missing(
     tmp_path: pathlib.Path, told: Told
 ) -> None:
-    """All faults in one line."""
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError) as caught:
         Store(listener=told).find(str(tmp_path / "empty"))
@@ -488,7 +483,6 @@ def test_an_empty_folder_is_an_error_that_lists_what_is_missing(
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root may read anything")
 def test_a_folder_that_cannot_be_read_is_one_line(tmp_path: pathlib.Path, told: Told) -> None:
-    """The operating system's error is translated."""
     folder = tmp_path / "secret"
     folder.mkdir(mode=0)
     with pytest.raises(ModelError, match="cannot be read"):

@@ -44,7 +44,6 @@ def test_the_handler_is_the_one_before_again(presses: int) -> None:
 
 
 def test_where_it_is_ignored_it_stays_so() -> None:
-    """As in a script's background job."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     unwind_on_signals()
     with ctrl_c_as_flag() as pressed, signals_held_back():

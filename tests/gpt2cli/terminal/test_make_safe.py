@@ -30,7 +30,6 @@ _SEEN = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000
     ],
 )
 def test_a_control_becomes_visible(text: str, shown: str) -> None:
-    """As Unicode's picture of it, or by its number."""
     assert make_safe(text) == shown
 
 

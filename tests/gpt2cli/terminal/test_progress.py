@@ -39,7 +39,6 @@ def test_a_bar_is_shown_where_a_person_watches(
 
 
 def test_the_bar_makes_way_and_comes_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """For a result to be written in between."""
     with Bar(Watched(), 9) as bar:
         bar.show(3, "first")
         bar.pause()
@@ -49,7 +48,6 @@ def test_the_bar_makes_way_and_comes_again(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_bar_may_wait_before_it_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is done soon needs none."""
     now = [0.0]
     with Bar(Watched(), 9, patience=1, clock=lambda: now[0]) as bar:
         now[0] = 0.9

@@ -37,7 +37,6 @@ class Partial(io.BytesIO):
 
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin each test without a wish about colours."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
 
@@ -84,7 +83,6 @@ def test_bold_can_be_unwanted_and_text_stays_safe(
 
 
 def test_each_piece_is_there_at_once(tmp_path: pathlib.Path) -> None:
-    """No buffer holds back what was written."""
     with (tmp_path / "out").open("wb") as file:
         ResultWriter(file, on_terminal=False).write("a")
         assert (tmp_path / "out").read_bytes() == b"a"
@@ -112,14 +110,12 @@ def test_a_pipe_is_abandoned_when_its_reader_has_left() -> None:
 
 
 def test_a_file_is_never_abandoned(tmp_path: pathlib.Path) -> None:
-    """Nor is what is no real file."""
     with (tmp_path / "out").open("wb") as file:
         assert not ResultWriter(file, on_terminal=False).is_abandoned()
     assert not ResultWriter(io.BytesIO(), on_terminal=False).is_abandoned()
 
 
 def test_a_file_appears_at_the_end_and_whole(tmp_path: pathlib.Path) -> None:
-    """Until then what stood there is seen."""
     path = tmp_path / "out"
     path.write_text("old")
     with open_result(path) as writer:
@@ -134,7 +130,6 @@ def test_a_file_appears_at_the_end_and_whole(tmp_path: pathlib.Path) -> None:
 def test_a_file_that_was_not_finished_is_as_it_was(
     tmp_path: pathlib.Path, error: type[BaseException]
 ) -> None:
-    """Whatever ended it; nothing is left beside it."""
     path = tmp_path / "out"
     with pytest.raises(error), open_result(path):
         raise error
@@ -149,7 +144,6 @@ def test_a_file_that_was_not_finished_is_as_it_was(
 
 @posix
 def test_a_replaced_file_keeps_its_mode(tmp_path: pathlib.Path) -> None:
-    """Private stays private."""
     path = tmp_path / "out"
     path.touch(mode=0o600)
     with open_result(path) as writer:
@@ -210,7 +204,6 @@ def test_a_place_that_cannot_be_written_is_an_error_that_names_it(
 
 
 def test_a_folder_that_vanishes_meanwhile_is_an_error_at_the_end(tmp_path: pathlib.Path) -> None:
-    """The result cannot take its name then."""
     folder = tmp_path / "folder"
     folder.mkdir()
     with pytest.raises(OutputError, match="cannot write"), open_result(folder / "out") as writer:
