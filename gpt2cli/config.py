@@ -6,12 +6,10 @@ with the command, in the same way. `gpt2cli.option_kinds` says what a declaratio
 To add a sampling option: declare it in `SamplingConfig`, and compute it in `gpt2cli.sampling`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
-from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import (
     BIAS,
     DEVICE,
@@ -27,8 +25,8 @@ from gpt2cli.option_kinds import (
     check_ranges,
     one_of,
     option,
-    options_of,
 )
+from gpt2cli.option_rules import check_together, given_constraints
 
 # The panels of --help.
 MODEL, SAMPLING, LIMITS, REPORT = "Model", "Sampling", "Limits", "Input and output"
@@ -43,7 +41,6 @@ PRECISIONS: Final = ("fp32", "fp16", "int8", "int4")
 
 _ANY: Final = Range(0)  # 0 or more
 _SHARE: Final = Range(0, 1)
-_CONSTRAINTS: Final = frozenset({"choice", "regex", "json_schema"})
 
 
 class Group:
@@ -250,7 +247,7 @@ class ConstraintConfig(Group):
     @property
     def field(self) -> str | None:
         """The field of the option that is set; None if there is no constraint."""
-        return next(iter(_given_constraints(values_of(self))), None)
+        return next(iter(given_constraints(values_of(self))), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,64 +315,7 @@ SETTABLE: Final = (
     ReportConfig,
 )  # fmt: skip
 
-# Option -> options that it replaces where they were set farther from the user: `-t 0.5` on the
-# command line overrides a `greedy = true` of the file.
-TAKES_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "temperature": ("greedy",),
-    "greedy": ("temperature",),
-    "model": ("revision", "step", "adapter"),
-    "choice": ("regex", "json_schema"),
-    "regex": ("choice", "json_schema"),
-    "json_schema": ("choice", "regex"),
-}
-
 
 def values_of(*groups: Any) -> dict[str, Any]:
     """Return the values of groups by field."""
     return {field.name: getattr(group, field.name) for group in groups for field in fields(group)}
-
-
-def check_together(values: Mapping[str, Any]) -> None:
-    """Check that options go together; rules about options that are not there are skipped.
-
-    Raises:
-        UsageError: naming one option, and the other in what was expected.
-    """
-    given = values.keys()
-    if {"min_new_tokens", "max_new_tokens"} <= given:
-        _check_limits(values)
-    if given >= _CONSTRAINTS:
-        _check_one_constraint(values)
-    if _CONSTRAINTS | {"beams", "samples", "overflow"} <= given:
-        _check_search(values)
-
-
-def _check_limits(values: Mapping[str, Any]) -> None:
-    least, most = values["min_new_tokens"], values["max_new_tokens"]
-    if least > most:
-        expected = f"at most {{max_new_tokens}}, {most}"
-        raise UsageError(option="min_new_tokens", expected=expected, found=least)
-
-
-def _check_one_constraint(values: Mapping[str, Any]) -> None:
-    given = _given_constraints(values)
-    if len(given) > 1:
-        raise UsageError(option=given[1], expected=f"no {{{given[0]}}} together with it")
-
-
-def _check_search(values: Mapping[str, Any]) -> None:
-    beams = values["beams"]
-    if beams == 1:
-        return
-    if values["samples"] > beams:
-        expected = f"at most {{beams}}, {beams}"
-        raise UsageError(option="samples", expected=expected, found=values["samples"])
-    if values["overflow"] is Overflow.SLIDE:
-        raise UsageError(option="overflow", expected="stop or error with {beams}", found="slide")
-    for constraint in _given_constraints(values):
-        raise UsageError(option=constraint, expected="no {beams} together with it")
-
-
-def _given_constraints(values: Mapping[str, Any]) -> list[str]:
-    """Return the fields of the constraints that are set."""
-    return [o.field for o in options_of(ConstraintConfig) if values[o.field] not in (None, ())]

@@ -15,6 +15,17 @@ _MOST_NAMED: Final = 8
 _SURROGATES: Final = range(0xDC80, 0xDD00)  # by which Python's surrogateescape tells a byte
 
 
+def _byte_alphabet() -> dict[str, int]:
+    """Return GPT-2's map from visible characters to bytes (openai/gpt-2 `src/encoder.py`)."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
+    others = [byte for byte in range(256) if byte not in printable]
+    shifted = {chr(256 + number): byte for number, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | shifted
+
+
+BYTE_OF: Final = _byte_alphabet()
+
+
 def quote_piece(piece: bytes) -> str:
     r"""Return bytes in double quotes with C's escapes: bytes that are no UTF-8 are as \xf0.
 

@@ -64,6 +64,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "gpt2cli.store": ("numpy", "onnx", *_ENGINE, *_LOOP, *_TOKENIZER, *_SHOWN),
     "gpt2cli.engine": ("tokenizers", *_LOOP, *_STORE, *_TOKENIZER, *_SHOWN),
     "gpt2cli.detokenizer": ("numpy", "tokenizers", *_LOOP),
+    "gpt2cli.cutter": ("numpy", "onnxruntime", "gpt2cli.tokenizer", *_ENGINE, *_LOOP, *_SHOWN),
     "gpt2cli.tokenizer": ("numpy", "onnxruntime", *_ENGINE, *_LOOP, *_SHOWN),
     "gpt2cli.sampling": (
         *(*_ONNX, "tokenizers", "gpt2cli.generation"),
@@ -71,6 +72,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "gpt2cli.generation": (*_ONNX, *_SYSTEM, *_ENGINE, *_STORE, *_SHOWN),
     "gpt2cli.option_kinds": (*_TENSORS, "gpt2cli.config", "gpt2cli.settings", *_SHOWN),
+    "gpt2cli.option_rules": (*_TENSORS, "gpt2cli.config", "gpt2cli.settings", *_SHOWN),
     "gpt2cli.config": (*_TENSORS, "os", "pathlib", "gpt2cli.settings", *_SHOWN),
     "gpt2cli.settings": (*_TENSORS, "os", "pathlib", *_LOOP, *_SHOWN),
     "gpt2cli.user_settings": (*_TENSORS, *_LOOP, *_STORE, *_SHOWN),
@@ -103,6 +105,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "tokenizers": (
         "export.special_tokens",
         "export.tokenizer",
+        "gpt2cli.cutter",
         "gpt2cli.tokenizer",
     ),
     "typer": (*_ROOMS, "gpt2cli.app", "gpt2cli.options"),

@@ -9,15 +9,16 @@ what a kill or a power cut left incomplete is cut off and made again.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, Self
+from typing import BinaryIO, Final, NamedTuple, Self
 
 from export.small_files import ReadError, parse_json
 from export.whole import lock, sync_folder
+from gpt2cli.batch.header import Header, refuse_difference
 from gpt2cli.batch.items import BatchItem, ItemSource, digest
-from gpt2cli.errors import OutputError, UsageError
+from gpt2cli.errors import OutputError
 
 _SUFFIX: Final = ".resume.json"
 _SYNC_SECONDS: Final = 1.0
@@ -28,8 +29,6 @@ _LONGEST_ENTRY: Final = 1 << 24  # the header may hold a schema
 _LONGEST_RESULT: Final = 1 << 29
 _SAME_INPUT: Final = "use the same input, or start over without {resume}"
 _BEGIN_ANEW: Final = "remove it and start over without {resume}"
-
-Header = Mapping[str, Any]  # what must be the same for a run to be resumed
 
 
 class Entry(NamedTuple):
@@ -167,7 +166,7 @@ def resume_output(output: Path, header: Header, items: ItemSource) -> Journal:
             before = _parse_header(done_journal.readline(_LONGEST_ENTRY), path)
             if before is None:
                 raise OutputError(f"{path} was changed meanwhile by another program")
-            _refuse_difference(before, header)
+            refuse_difference(before, header)
             done, errors = _match(done_journal, done_results, items)
             ends = done_results.tell(), done_journal.tell()
         for file, end in zip((results, journal), ends, strict=True):
@@ -299,31 +298,3 @@ def _is_known(line: bytes, journal: BinaryIO) -> bool:
     wanted = digest(line)
     later = iter(lambda: Entry.read(journal), None)
     return any(entry.result == wanted for entry in later)
-
-
-def _refuse_difference(before: Header, now: Header) -> None:
-    """Refuse to resume a run that differs from this one; the error names what differs."""
-    known, new = _flatten_header(before), _flatten_header(now)
-    for name in known | new:
-        values = [json.dumps(side.get(name), ensure_ascii=False) for side in (known, new)]
-        if values[0] != values[1]:
-            raise UsageError(
-                f"the run was begun with {name} {values[0]}, now it is {values[1]}",
-                "use the same as before, or start over without {resume}",
-                option="resume",
-            )
-
-
-def _flatten_header(header: Header) -> dict[str, Any]:
-    """Return the header's values by the names that the user knows them by, versions first."""
-    values = dict(header)
-    return {**values.pop("versions"), **values.pop("options"), **dict(_flatten(values))}
-
-
-def _flatten(values: Mapping[str, Any], names: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested values, each with the names of all levels."""
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{names}{name} ")
-        else:
-            yield f"{names}{name}", value

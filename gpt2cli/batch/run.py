@@ -5,11 +5,11 @@ import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from gpt2cli.batch.config import InputOutput
+from gpt2cli.batch.header import make_header
 from gpt2cli.batch.items import InputReader, ItemParser, ItemSource
 from gpt2cli.batch.journal import Journal, journal_path, read_header, resume_output, start_output
 from gpt2cli.batch.results import BatchRun
@@ -19,7 +19,6 @@ from gpt2cli.errors import ExitCode, PromptError, UsageError
 from gpt2cli.generation.interfaces import Counts
 from gpt2cli.generation.requests import make_request, prepare
 from gpt2cli.loading import LoadedModel, load_model
-from gpt2cli.option_kinds import options_of
 from gpt2cli.options import spell_flag
 from gpt2cli.sampling.random import draw_seed
 from gpt2cli.settings import Settings
@@ -117,7 +116,7 @@ def _open_batch(
     if path is None:
         output = open_result(io.output)
     else:
-        header = _make_header(settings, model, seed, own.from_model, jsonl=jsonl)
+        header = make_header(settings, model, seed, own.from_model, jsonl=jsonl)
         output = (
             start_output(path, header) if before is None else resume_output(path, header, items)
         )
@@ -158,30 +157,6 @@ def _look_up_texts(settings: Settings, model: LoadedModel, seed: int) -> None:
     asked = make_request(settings, "", seed=seed)
     fitting = replace(asked, generation=replace(asked.generation, overflow=Overflow.STOP))
     prepare(fitting, model.tokenizer, model.engine.shape, prompt_ids=[0])
-
-
-def _make_header(
-    settings: Settings, model: LoadedModel, seed: int, from_model: Mapping[str, Any], *, jsonl: bool
-) -> dict[str, Any]:
-    """Return what must be the same for the run to be resumed.
-
-    Of the options it is what changes the results, or how they are written; not how fast or where.
-    """
-    of_the_run = {o.field for group in (ModelConfig, ReportConfig) for o in options_of(group)}
-    of_the_run |= {"seed", "file", "output", "resume", "batch_size"}
-    options = {name: value for name, value in settings.values.items() if name not in of_the_run}
-    stored, engine = model.stored, model.engine
-    return {
-        "options": options | {"jsonl": jsonl},
-        "seed": seed,
-        "model": stored.name,
-        "revision": stored.revision,
-        "source": dict(stored.folder.source),  # what identifies a model that has no revision
-        "generation_config": dict(from_model),
-        "precision": stored.folder.precision,
-        "device": str(engine.device),
-        "versions": {"gpt2": metadata.version("gpt2"), "onnxruntime": engine.runtime_version},
-    }
 
 
 def _run(view: BatchView, counts: Counts) -> bool | None:

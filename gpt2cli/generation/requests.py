@@ -14,11 +14,11 @@ from gpt2cli.config import (
     SamplingConfig,
     SeedConfig,
     TextConfig,
-    check_together,
     values_of,
 )
 from gpt2cli.errors import PromptError, UsageError, shorten
 from gpt2cli.model_folder import ModelShape
+from gpt2cli.option_rules import check_together
 from gpt2cli.sampling.constraints import Constraint, ConstraintCompiler
 from gpt2cli.sampling.history import BannedTexts, Vocabulary
 from gpt2cli.sampling.random import draw_seed

@@ -14,11 +14,11 @@ from gpt2cli.config import (
     Overflow,
     SampleConfig,
     SamplingConfig,
-    check_together,
     values_of,
 )
 from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import BIAS, NUMBER, WHOLE, Option, options_of
+from gpt2cli.option_rules import check_together
 
 SMALLEST = 5e-324
 

@@ -11,9 +11,10 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpt2cli.cutter import Cutter, make_cutter
 from gpt2cli.errors import ModelError, PromptError
 from gpt2cli.model_folder import ModelFolder
-from gpt2cli.tokenizer import Cutter, Tokenizer, make_cutter
+from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import END_OF_TEXT, gpt2_byte_alphabet, write_tokenizer
 from tests.gpt2cli.folders import bare_folder
 

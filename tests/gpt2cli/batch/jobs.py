@@ -4,7 +4,8 @@ import pathlib
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpt2cli.batch.journal import Header, journal_path, read_header, resume_output, start_output
+from gpt2cli.batch.header import Header
+from gpt2cli.batch.journal import journal_path, read_header, resume_output, start_output
 from gpt2cli.batch.results import BatchRun
 from gpt2cli.batch.view import BatchView
 from gpt2cli.generation.interfaces import Counts

@@ -1,0 +1,66 @@
+"""What must be the same for a run to be resumed: the first line of its journal."""
+
+import json
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from typing import Any
+
+from gpt2cli.config import ModelConfig, ReportConfig
+from gpt2cli.errors import UsageError
+from gpt2cli.loading import LoadedModel
+from gpt2cli.option_kinds import options_of
+from gpt2cli.settings import Settings
+
+Header = Mapping[str, Any]
+
+
+def make_header(
+    settings: Settings, model: LoadedModel, seed: int, from_model: Mapping[str, Any], *, jsonl: bool
+) -> dict[str, Any]:
+    """Return what must be the same for the run to be resumed.
+
+    Of the options it is what changes the results, or how they are written; not how fast or where.
+    """
+    of_the_run = {o.field for group in (ModelConfig, ReportConfig) for o in options_of(group)}
+    of_the_run |= {"seed", "file", "output", "resume", "batch_size"}
+    options = {name: value for name, value in settings.values.items() if name not in of_the_run}
+    stored, engine = model.stored, model.engine
+    return {
+        "options": options | {"jsonl": jsonl},
+        "seed": seed,
+        "model": stored.name,
+        "revision": stored.revision,
+        "source": dict(stored.folder.source),  # what identifies a model that has no revision
+        "generation_config": dict(from_model),
+        "precision": stored.folder.precision,
+        "device": str(engine.device),
+        "versions": {"gpt2": metadata.version("gpt2"), "onnxruntime": engine.runtime_version},
+    }
+
+
+def refuse_difference(before: Header, now: Header) -> None:
+    """Refuse to resume a run that differs from this one; the error names what differs."""
+    known, new = _flatten_header(before), _flatten_header(now)
+    for name in known | new:
+        values = [json.dumps(side.get(name), ensure_ascii=False) for side in (known, new)]
+        if values[0] != values[1]:
+            raise UsageError(
+                f"the run was begun with {name} {values[0]}, now it is {values[1]}",
+                "use the same as before, or start over without {resume}",
+                option="resume",
+            )
+
+
+def _flatten_header(header: Header) -> dict[str, Any]:
+    """Return the header's values by the names that the user knows them by, versions first."""
+    values = dict(header)
+    return {**values.pop("versions"), **values.pop("options"), **dict(_flatten(values))}
+
+
+def _flatten(values: Mapping[str, Any], names: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested values, each with the names of all levels."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{names}{name} ")
+        else:
+            yield f"{names}{name}", value
