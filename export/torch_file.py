@@ -29,7 +29,7 @@ from export.torch_pickle import StridedTensor, TorchStorage, find_tensors, run_p
 
 _RECORD_MAGIC: Final = b"PK\x03\x04"
 _RECORD_HEADER: Final = struct.Struct("<26xHH")  # …, lengths of name and extra field
-_CHUNK: Final = 2**20
+_CHUNK: Final = 2**20  # so that comparing a checksum takes no memory of a storage's size
 
 _PICKLE_MAGIC: Final = b"\x80"
 _MAGIC_NUMBER: Final = 0x1950A86A20F9469CFC6C

@@ -14,7 +14,7 @@ from gpt2cli.errors import ModelError, shorten
 
 GRAPH_VERSION: Final = 3  # of the model folders that this version reads
 MANIFEST_FILE: Final = "export.json"
-# As `export` takes them from a config.json.
+# As `export` takes them from a config.json; what a manifest says is built by loops over these.
 _SIZE_LIMIT: Final = 2**31
 _MOST_LAYERS: Final = 1000
 

@@ -27,9 +27,9 @@ from gpt2cli.terminal.notes import Notes
 
 _PACKAGES: Final = "gpt2", *RUNTIMES, "onnx", "numpy", "tokenizers", "huggingface-hub", "llguidance"
 _MODEL: Final = "starter"
-_WARM_STEPS: Final = 3
+_WARM_STEPS: Final = 3  # of which the fastest counts: the first one also takes memory
 _HUB: Final = "https://huggingface.co"
-_ASK_SECONDS: Final = 4.0
+_ASK_SECONDS: Final = 4.0  # a hub that is slower is of no use to who waits for a download
 _SERVER_FAULTS: Final = 500  # HTTP statuses from here on
 
 

@@ -98,6 +98,7 @@ def _choose_name(checkpoint: Checkpoint, precision: str) -> str:
     """Return a model folder's name in the cache: the same one when a local checkpoint changes."""
     key = json.dumps([*checkpoint.identity, precision, GRAPH_VERSION], sort_keys=True)
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    # At most 60 characters, so that name, precision and digest fit into a file name of 255 bytes.
     label = re.sub(r"[^\w.-]+", "--", checkpoint.label)[-60:]
     return f"{label}-{precision}-{digest}"
 
