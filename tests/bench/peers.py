@@ -21,9 +21,9 @@ from gpt2cli.model_folder import read_model_folder
 from gpt2cli.terminal.tables import format_table
 from gpt2cli.tokenizer import Tokenizer
 from tests.bench import summary
-from tests.bench.checkpoint import CannotRunError, call, convert, make_checkpoint
+from tests.bench.checkpoint import convert, make_checkpoint
 from tests.bench.measuring import write_json
-from tests.bench.processes import Runner
+from tests.bench.processes import CannotRunError, Runner, run_to_end
 from tests.bench.variants import PROGRAMS, VARIANTS, Variant
 from tests.bench.workload import START_PROMPT, Workload, draw_workload
 
@@ -195,7 +195,8 @@ class Benchmark:
 def find_commit() -> str | None:
     """Return what git says is checked out; None where there is no git."""
     try:
-        return call(["git", "describe", "--always", "--dirty", "--abbrev=12"]).strip()
+        [(_, line)] = run_to_end(["git", "describe", "--always", "--dirty", "--abbrev=12"])
+        return line.strip()
     except CannotRunError:
         return None
 

@@ -7,17 +7,22 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.bench.checkpoint import ROOT, CannotRunError, explain_failure
 from tests.bench.peer_llama_cpp import NO_EXTRA_BUFFERS
 from tests.bench.variants import OURS, Variant
 from tests.bench.worker import MARK
 from tests.bench.workload import START_PROMPT
 
+_ROOT: Final = pathlib.Path(__file__).parents[2]  # of the repository
 _TIMEOUT_SECONDS: Final = 1200
+_MOST_SHOWN: Final = 300  # characters of a reason
+
+
+class CannotRunError(Exception):
+    """A program cannot be measured here; the text says why."""
 
 
 @dataclass(slots=True)
@@ -47,7 +52,7 @@ class Runner:
         command = [self.pythons[variant.program], "-m", "tests.bench.worker", json.dumps(job)]
         told: dict[str, Any] = {}
         environment = self._make_environment(variant)
-        for seconds, line in read_lines(command, environment):
+        for seconds, line in run_to_end(command, environment):
             if line.startswith(MARK):
                 told |= json.loads(line.removeprefix(MARK))
                 told.setdefault("first_token_seconds", seconds)
@@ -68,7 +73,9 @@ class Runner:
             *("-m", str(self.paths[variant]), "-n", "1", "--greedy", "--ignore-eos"),
             *("--device", "cpu", "--threads", str(self.threads), "--quiet"),
         ]
-        lines = read_lines(command, self._make_environment(variant))
+        lines = run_to_end(command, self._make_environment(variant))
+        if not lines:
+            raise CannotRunError("it said nothing")
         return lines[0][0]
 
     def _make_environment(self, variant: Variant) -> Mapping[str, str]:
@@ -78,34 +85,48 @@ class Runner:
         return environment
 
 
-def read_lines(command: list[str], environment: Mapping[str, str]) -> list[tuple[float, str]]:
-    """Run a command; return each line of its stdout with the seconds after which it was there.
+def run_to_end(
+    command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> list[tuple[float, str]]:
+    """Run a command in the repository; return each line of its stdout and when it was there.
+
+    In seconds since the start.
 
     Raises:
-        CannotRunError: if it fails, takes too long, or says nothing.
+        CannotRunError: if it fails, or takes too long; with the last line that it wrote.
     """
     lines = []
     with tempfile.TemporaryFile("w+", errors="replace") as stderr:
         started = time.monotonic()
-        with subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            errors="replace",
-        ) as process:
-            overdue = threading.Timer(_TIMEOUT_SECONDS, process.kill)
-            overdue.start()
-            try:
-                assert process.stdout is not None
-                for line in process.stdout:
-                    lines.append((time.monotonic() - started, line))
-            finally:
-                overdue.cancel()
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=_ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                errors="replace",
+            )
+        except OSError as error:
+            raise CannotRunError(str(error)) from error
+        overdue = threading.Timer(_TIMEOUT_SECONDS, process.kill)
+        overdue.start()
+        with process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append((time.monotonic() - started, line))
+        overdue.cancel()
         stderr.seek(0)
-        if process.returncode or not lines:
-            raise CannotRunError(explain_failure(process.returncode, stderr.read()))
+        if process.returncode:
+            raise CannotRunError(_explain_failure(process.returncode, stderr.read()))
     return lines
+
+
+def _explain_failure(code: int, stderr: str) -> str:
+    """Return why a process failed, in one line."""
+    if code < 0:
+        return f"killed by signal {-code}"
+    lines = [line for line in stderr.splitlines() if line.strip(" │╰─╯╭╮")]
+    return lines[-1].strip(" │")[:_MOST_SHOWN] if lines else f"exit code {code}"

@@ -110,6 +110,12 @@ def difference(found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
     return float(np.abs(found - expected).max())
 
 
+@functools.cache  # since each graph of a case asks it the same
+def _ask_oracle(checkpoint: pathlib.Path, ids: tuple[int, ...]) -> npt.NDArray[Any]:
+    with open_checkpoint(checkpoint) as weights:
+        return Reference(read_config(checkpoint), weights).logits(ids, range(len(ids)))
+
+
 class PreparedCase:
     """One case of `tests.vectors.cases` and graph; its parts are made when first asked for."""
 
@@ -145,10 +151,9 @@ class PreparedCase:
         """The oracle's logits at every position, float64 [S, V]."""
         return self.compute_expected(self.ids)
 
-    def compute_expected(self, ids: list[int]) -> npt.NDArray[Any]:
+    def compute_expected(self, ids: Sequence[int]) -> npt.NDArray[Any]:
         """Return the oracle's logits of other ids, float64 [S, V]."""
-        with open_checkpoint(self.checkpoint) as weights:
-            return Reference(self.config, weights).logits(ids, range(len(ids)))
+        return _ask_oracle(self.checkpoint, tuple(ids))
 
     def pick_stored(self, logits: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the part of logits [S, V] that is stored: [K, C]."""

@@ -11,12 +11,11 @@ from tests.array_weights import ArrayWeights
 from tests.export.graph_session import TOLERANCE, PreparedCase, difference
 
 
-def test_the_oracle_agrees_with_transformers(prepared: PreparedCase) -> None:
+def test_the_oracle_agrees_with_transformers(once: PreparedCase) -> None:
     """Float64 logits are those of transformers 5.24.0 (make_logits.py), and so are the best ids."""
-    logits = prepared.expected
-    assert difference(prepared.pick_stored(logits), prepared.stored.logits) <= TOLERANCE
-    best = logits[prepared.stored.positions].argmax(axis=-1)
-    assert np.array_equal(best, prepared.stored.argmax)
+    assert difference(once.pick_stored(once.expected), once.stored.logits) <= TOLERANCE
+    best = once.expected[once.stored.positions].argmax(axis=-1)
+    assert np.array_equal(best, once.stored.argmax)
 
 
 def test_float32_stays_near_float64(small: PreparedCase) -> None:

@@ -6,8 +6,8 @@ import pickle
 import struct
 import tracemalloc
 import zipfile
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import pytest
 
@@ -68,26 +68,6 @@ def test_what_is_no_tensor_is_left_out() -> None:
         assert read_state_dict(program(whole)) == {"x": _VECTOR}
 
 
-@pytest.mark.parametrize("value", [b"N", b"]", EMPTY_TUPLE, number(1), text("x"), vector()])
-def test_a_pickle_of_no_table_is_refused(value: bytes) -> None:
-    """Null, a list, a tuple, a number, text, a tensor by itself."""
-    assert refuse(program(value)) == "it holds no table of tensors"
-
-
-@pytest.mark.parametrize(
-    ("entries", "told"),
-    [
-        ({}, "nothing"),
-        ({"model": table({"x": vector()}), "a\nb": number(1)}, r"'model', 'a\nb'"),
-    ],
-)
-def test_a_table_without_tensors_is_told_with_what_it_has(
-    entries: dict[str, bytes], told: str
-) -> None:
-    """A trainer may have saved them under another name."""
-    assert refuse(program(table(entries))) == f"its table holds no tensors, but {told}"
-
-
 # Code.
 
 
@@ -106,48 +86,6 @@ def test_a_call_is_refused_by_name_and_not_made(
     assert not ran.exists()
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("torch._utils", "_rebuild_tensor_v3"),
-        ("torch._utils", "_rebuild_tensor"),
-        ("torch.storage", "FloatStorage"),
-        ("torch", "FloatStorage.__class__"),
-        ("collections OrderedDict", ""),
-        ("torch", "\\R"),
-    ],
-)
-def test_a_name_near_an_allowed_one_is_refused(module: str, name: str) -> None:
-    """Module and name must both be those of the short list; nothing after a dot is followed."""
-    assert refuse(program(glob(module, name))).startswith("it asks for ")
-    untold = b"\x80\x04" + number(1) + number(2) + b"\x93."  # two names from the stack
-    assert refuse(untold) == "it asks for a name that is not text"
-
-
-@pytest.mark.parametrize(
-    ("content", "opcode"),
-    [
-        (b"(ios\nsystem\n.", "INST"),
-        (b"(" + _ORDERED_DICT + b"o.", "OBJ"),
-        (_ORDERED_DICT + b")\x81.", "NEWOBJ"),
-        (_ORDERED_DICT + b")}\x92.", "NEWOBJ_EX"),
-        (b"\x82\x01.", "EXT1"),
-        (b"Pabc\n.", "PERSID"),
-        (b"}2.", "DUP"),
-        (b"\x8f.", "EMPTY_SET"),
-        (b"(\x91.", "FROZENSET"),
-        (b"\x8b" + struct.pack("<i", 1) + b"\x05.", "LONG4"),
-        (b"\x96" + struct.pack("<Q", 1) + b"x.", "BYTEARRAY8"),
-        (b"\x97.", "NEXT_BUFFER"),
-    ],
-)
-def test_an_opcode_that_torch_does_not_write_is_refused_by_name(
-    content: bytes, opcode: str
-) -> None:
-    """Other ways to make an object, to call, to reach a registry, or to fill the memory."""
-    assert refuse(content) == f"it uses the opcode {opcode}, which no state dict needs"
-
-
 def test_build_changes_no_tensor() -> None:
     """Python's unpickler would give the sizes of a checked tensor others, by BUILD."""
     state = b"N" + table({"shape": sizes([2**40]), "strides": sizes([0])}) + b"\x86"
@@ -156,69 +94,102 @@ def test_build_changes_no_tensor() -> None:
         assert read_state_dict(program(table({"x": vector() + built + b"b"}))) == {"x": _VECTOR}
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments"),
-    [
-        (_ORDERED_DICT, group(b"]")),
-        (glob("torch._utils", "_rebuild_parameter"), group(number(1))),
-        (glob("torch._utils", "_rebuild_tensor_v2"), group(vector())),
-        (glob("torch", "FloatStorage"), group(number(2**40))),
-        (text("print"), group(text("x"))),
-    ],
+_WHOLE: Final = storage("F32", "0", 2)
+_FLOATS: Final = glob("torch", "FloatStorage")
+_NOT_COUNTS: Final = (
+    *(b"\x88", number(-1), number(2**62)),
+    *(b"G" + struct.pack(">d", 2.0), text("2"), b"N"),
 )
-def test_a_call_with_other_arguments_is_refused(function: bytes, arguments: bytes) -> None:
-    """The allowed names are no functions either: only the calls that torch writes are known."""
-    assert refuse(program(function, arguments, REDUCE)) == (
-        "it rebuilds something that is not a tensor"
-    )
+_NO_COUNT: Final = "one of its tensors has a size, stride or offset that is not a count"
+_NO_NEED: Final = "which no state dict needs"
 
-
-# Sizes.
-
-_BAD_COUNTS = {
-    "true": b"\x88",
-    "negative": number(-1),
-    "huge": number(2**62),
-    "float": b"G" + struct.pack(">d", 2.0),
-    "text": text("2"),
-    "none": b"N",
+# What is refused, by the one line that tells it.
+_REFUSED: Final[Mapping[str, Sequence[bytes]]] = {
+    # Null, a list, a tuple, a number, text, a tensor by itself.
+    "it holds no table of tensors": [
+        program(value) for value in (b"N", b"]", EMPTY_TUPLE, number(1), text("x"), vector())
+    ],
+    # A trainer may have saved them under another name.
+    "its table holds no tensors, but nothing": [program(table({}))],
+    r"its table holds no tensors, but 'model', 'a\nb'": [
+        program(table({"model": table({"x": vector()}), "a\nb": number(1)}))
+    ],
+    # Module and name must both be those of the short list; nothing after a dot is followed.
+    **{
+        f"it asks for {module}.{name}, {_NO_NEED}": [program(glob(module, name))]
+        for module, name in (
+            *(("torch._utils", "_rebuild_tensor_v3"), ("torch._utils", "_rebuild_tensor")),
+            *(("torch.storage", "FloatStorage"), ("torch", "FloatStorage.__class__")),
+            ("torch", "\\R"),  # of which pickletools would warn
+        )
+    },
+    f"it asks for collections.OrderedDict , {_NO_NEED}": [
+        program(glob("collections OrderedDict", ""))
+    ],
+    "it asks for a name that is not text": [b"\x80\x04" + number(1) + number(2) + b"\x93."],
+    # Other ways to make an object, to call, to reach a registry, or to fill the memory.
+    **{
+        f"it uses the opcode {opcode}, {_NO_NEED}": [content + b"."]
+        for opcode, content in (
+            ("INST", b"(ios\nsystem\n"),
+            ("OBJ", b"(" + _ORDERED_DICT + b"o"),
+            ("NEWOBJ", _ORDERED_DICT + b")\x81"),
+            ("NEWOBJ_EX", _ORDERED_DICT + b")}\x92"),
+            ("EXT1", b"\x82\x01"),
+            ("PERSID", b"Pabc\n"),
+            ("DUP", b"}2"),
+            ("EMPTY_SET", b"\x8f"),
+            ("FROZENSET", b"(\x91"),
+            ("LONG4", b"\x8b" + struct.pack("<i", 1) + b"\x05"),
+            ("BYTEARRAY8", b"\x96" + struct.pack("<Q", 1) + b"x"),
+            ("NEXT_BUFFER", b"\x97"),
+        )
+    },
+    # The allowed names are no functions either: only the calls that torch writes are known.
+    "it rebuilds something that is not a tensor": [
+        program(function, arguments, REDUCE)
+        for function, arguments in (
+            (_ORDERED_DICT, group(b"]")),
+            (glob("torch._utils", "_rebuild_parameter"), group(number(1))),
+            (glob("torch._utils", "_rebuild_tensor_v2"), group(vector())),
+            (_FLOATS, group(number(2**40))),
+            (text("print"), group(text("x"))),
+        )
+    ],
+    # As size, stride, offset, or number of elements.
+    _NO_COUNT: [
+        program(table({"x": value}))
+        for bad in _NOT_COUNTS
+        for value in (
+            rebuild(_WHOLE, number(0), group(bad), sizes([1])),
+            rebuild(_WHOLE, number(0), sizes([2]), group(bad)),
+            rebuild(_WHOLE, bad, sizes([2]), sizes([1])),
+            group(text("storage"), _FLOATS, text("0"), text("cpu"), bad) + b"Q",
+        )
+    ],
+    "one of its tensors has 9 dimensions": [
+        program(rebuild(_WHOLE, number(0), sizes([1] * 9), sizes([1] * 9)))
+    ],
+    # Another type, another first word, another class, a key that is no text, one part short.
+    "it refers to something that is not a storage": [
+        program(identity, b"Q")
+        for identity in (
+            text("storage"),
+            group(text("module"), _FLOATS, text("0"), text("cpu"), number(2)),
+            group(text("storage"), text("FloatStorage"), text("0"), text("cpu"), number(2)),
+            group(text("storage"), _ORDERED_DICT, text("0"), text("cpu"), number(2)),
+            group(text("storage"), _FLOATS, number(0), text("cpu"), number(2)),
+            group(text("storage"), _FLOATS, text("0"), text("cpu")),
+        )
+    ],
 }
 
 
-@pytest.mark.parametrize("bad", _BAD_COUNTS.values(), ids=_BAD_COUNTS)
-def test_a_count_that_is_none_is_refused(bad: bytes) -> None:
-    """As size, stride, offset, or number of elements; nor may there be many sizes."""
-    whole = storage("F32", "0", 2)
-    kind = glob("torch", "FloatStorage")
-    nine = rebuild(whole, number(0), sizes([1] * 9), sizes([1] * 9))
-    assert refuse(program(nine)) == "one of its tensors has 9 dimensions"
-    for value in (
-        rebuild(whole, number(0), group(bad), sizes([1])),
-        rebuild(whole, number(0), sizes([2]), group(bad)),
-        rebuild(whole, bad, sizes([2]), sizes([1])),
-        group(text("storage"), kind, text("0"), text("cpu"), bad) + b"Q",
-    ):
-        assert refuse(program(table({"x": value}))) == (
-            "one of its tensors has a size, stride or offset that is not a count"
-        )
-
-
-@pytest.mark.parametrize(
-    "identity",
-    [
-        text("storage"),
-        group(text("module"), glob("torch", "FloatStorage"), text("0"), text("cpu"), number(2)),
-        group(text("storage"), text("FloatStorage"), text("0"), text("cpu"), number(2)),
-        group(text("storage"), _ORDERED_DICT, text("0"), text("cpu"), number(2)),
-        group(text("storage"), glob("torch", "FloatStorage"), number(0), text("cpu"), number(2)),
-        group(text("storage"), glob("torch", "FloatStorage"), text("0"), text("cpu")),
-        storage("F32", "0", 2, b"N", b"N")[:-1],
-        storage("F32", "0", 2, group(text("part"), number(0), number(1)))[:-1],
-    ],
-)
-def test_a_persistent_id_that_is_no_storages_is_refused(identity: bytes) -> None:
-    """Another type, first word or class, a key that is no text; another length, a part."""
-    assert refuse(program(identity, b"Q")) == "it refers to something that is not a storage"
+@pytest.mark.parametrize("told", _REFUSED)
+def test_what_torch_does_not_write_is_refused_with_the_reason(told: str) -> None:
+    """Tables that are none, names, opcodes, calls, counts and storages of another kind."""
+    for content in _REFUSED[told]:
+        assert refuse(content) == told, content
 
 
 # Blow-ups.
