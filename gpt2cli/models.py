@@ -159,7 +159,8 @@ def pull(
             listener=notes,
         ).pull(name)
         commit = f" at {model.revision}" if model.revision else ""
-        notes.note(f"{model.name}{commit}, {model.folder.precision}, is ready")
+        merged = "".join(f" + {adapter.title}" for adapter in model.folder.adapters)
+        notes.note(f"{model.name}{commit}{merged}, {model.folder.precision}, is ready")
 
 
 @models.command(cls=Command)

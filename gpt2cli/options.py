@@ -151,6 +151,9 @@ def complete_option(option: Option, incomplete: str) -> list[Offer]:
     """Offer the values that an option can have, where there are few."""
     if option.field == "model":
         return complete_model(incomplete)
+    if option.field == "adapter":
+        offers = _folders_with("adapter_config.json")
+        return [(name, told) for name, told in offers.items() if name.startswith(incomplete)]
     return [choice for choice in option.kind.choices if choice.startswith(incomplete)]
 
 
@@ -161,7 +164,7 @@ def complete_model(incomplete: str) -> list[Offer]:
     """
     from gpt2cli.store.names import HUB_ALIASES, STARTER
 
-    offers = {STARTER: "bundled", **HUB_ALIASES, **_cached_names(), **_model_folders()}
+    offers = {STARTER: "bundled", **HUB_ALIASES, **_cached_names(), **_folders_with("config.json")}
     return [(name, told) for name, told in offers.items() if name.startswith(incomplete)]
 
 
@@ -179,9 +182,9 @@ def _cached_names() -> dict[str, str]:
     return {name: f"cached: {', '.join(found)}" for name, found in names.items()}
 
 
-def _model_folders() -> dict[str, str]:
-    """Return the folders here that may be a checkpoint or a model folder."""
+def _folders_with(file: str) -> dict[str, str]:
+    """Return the folders here that hold a file: a checkpoint, model folder or adapter does."""
     try:
-        return {path.parent.name: "folder" for path in sorted(Path().glob("*/config.json"))}
+        return {path.parent.name: "folder" for path in sorted(Path().glob(f"*/{file}"))}
     except OSError:
         return {}

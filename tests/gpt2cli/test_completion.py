@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from gpt2cli.app import app
-from gpt2cli.options import complete_cached, complete_model
+from gpt2cli.config import ModelConfig
+from gpt2cli.option_kinds import options_of
+from gpt2cli.options import complete_cached, complete_model, complete_option
 from gpt2cli.store.names import HUB_ALIASES
 
 
@@ -86,3 +88,15 @@ def test_what_takes_time_to_import_is_not_imported_to_complete() -> None:
 def as_the_shell_asks(words: str) -> dict[str, str]:
     place = str(words.count(" "))
     return {"COMP_WORDS": words, "COMP_CWORD": place, "_GPT2_COMPLETE": "complete_bash"}
+
+
+def test_folders_here_that_hold_an_adapter_are_offered(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no others."""
+    monkeypatch.chdir(tmp_path)
+    for name, file in (("poet", "adapter_config.json"), ("plain", "config.json")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).touch()
+    adapter = next(option for option in options_of(ModelConfig) if option.field == "adapter")
+    assert complete_option(adapter, "p") == [("poet", "folder")]
