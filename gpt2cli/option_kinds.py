@@ -269,7 +269,9 @@ class Option:
         try:
             return convert(value)
         except ValueError as error:
-            found = repr(shorten(value)) if isinstance(value, str) else shorten(_as_json(value))
+            # A date of TOML has no JSON of its own.
+            shown = json.dumps(value, ensure_ascii=False, default=str)
+            found = repr(shorten(value)) if isinstance(value, str) else shorten(shown)
             raise self._refuse(found, wanted) from error
 
     def _refuse(self, found: str, wanted: str = "") -> UsageError:
@@ -345,10 +347,3 @@ def _read_array(text: str) -> list[Any] | None:
     except ReadError:
         return None
     return values if all(isinstance(value, str) for value in values) else None
-
-
-def _as_json(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):  # a date of TOML, say
-        return str(value)

@@ -118,6 +118,7 @@ class Tokenizer:
         return ids
 
     def _encode_piece(self, piece: str, *, allow_special: bool, begins: bool) -> list[int]:
+        # Switches of the whole tokenizer, so they are set for each piece.
         self._tokenizer.encode_special_tokens = not allow_special
         for step in self._prefixing:
             step.add_prefix_space = begins
@@ -189,6 +190,7 @@ class Tokenizer:
         if shown == text:
             return
         normalizer = self._tokenizer.normalizer
+        # One of type ByteLevel only spells bytes as characters, and loses nothing.
         if normalizer is not None and b"ByteLevel" not in normalizer.__getstate__():
             text = normalizer.normalize_str(text)
         self._tell("the text", Counter(text) - Counter(shown))

@@ -24,7 +24,7 @@ _BLANK: Final = codecs.BOM_UTF8 + b" \t\r\n"
 _OPTIONS: Final = {option.field: option for group in OF_A_PROMPT for option in options_of(group)}
 _KNOWN: Final = _OPTIONS.keys() | {"prompt", "id"}
 _BLOCK: Final = 1 << 16
-_AHEAD: Final = 64  # records
+_AHEAD: Final = 64  # records that wait: reading neither holds up the model nor fills the memory
 # Bytes of a record. The longest context has some 5 kB of text, and tokenizers 0.23 takes 0.5 s and
 # 170 MB for each MB.
 LONGEST_RECORD: Final = 1 << 20
@@ -73,7 +73,7 @@ class InputReader:
         try:
             self._split()
         except OSError as error:
-            self._failure = error
+            self._failure = error  # for `take`: what a thread raises is lost
         self._queue.put(None)
 
     def _split(self) -> None:
@@ -168,6 +168,7 @@ class ItemParser:
     def _build(self, prompt: str, record: Mapping[str, Any], index: int) -> Request:
         """Build the request: the record's values, else the command line's, else the model's."""
         own = read_options(record)
+        # A seed of its own, so that no text depends on the records around it.
         seed = own["seed"].value if "seed" in own else seed_of(self.run_seed, index)
         request = make_request(self.settings.over(own), prompt, seed=seed, index=index)
         if request.search.beams > self.most_beams:
@@ -236,7 +237,7 @@ def read_options(record: Mapping[str, Any]) -> dict[str, Given]:
         names = shorten(", ".join(unknown))
         raise UsageError(f"unknown option {names}; known are {', '.join(sorted(_KNOWN))}")
     own = {name: _OPTIONS[name].read(value) for name, value in record.items() if name in _OPTIONS}
-    if own.get("choice") == ():
+    if own.get("choice") == ():  # which elsewhere means that there is no constraint
         raise UsageError(option="choice", expected="at least one text", found="an empty list")
     return {name: Given(value) for name, value in own.items()}
 

@@ -82,6 +82,7 @@ class Journal:
             OutputError: if it cannot be written; what was written before can be resumed.
         """
         entry = Entry(item.index, sample, item.digest, digest(result), failed)
+        # Entry first: a result without one could not be told from another program's line.
         _write_all(self._journal, f"{json.dumps(entry)}\n".encode())
         _write_all(self._output, result)
         began = self._clock()

@@ -124,13 +124,14 @@ class BatchRun:
     def _accept(self, chunk: Chunk) -> None:
         result = self._running[chunk.index, chunk.sample]
         result.pieces.append(chunk.text)
+        # One that is interrupted is dropped: a run that is resumed makes it again, whole.
         if chunk.finish is not None and chunk.finish.reason is not FinishReason.INTERRUPTED:
             result.finish = chunk.finish
             del self._running[chunk.index, chunk.sample]
             self._hand_on()
 
     def _hand_on(self) -> None:
-        while self._waiting and self._waiting[0].done:
+        while self._waiting and self._waiting[0].done:  # a later one that is done waits for it
             result = self._waiting.popleft()
             self._waiting_characters -= len(result.item.prompt or "")
             self._sink(result)

@@ -155,6 +155,7 @@ def _look_up_texts(settings: Settings, model: LoadedModel, seed: int) -> None:
         UsageError, PackageError: as `prepare`.
     """
     asked = make_request(settings, "", seed=seed)
+    # No prompt is known yet, so none is too long.
     fitting = replace(asked, generation=replace(asked.generation, overflow=Overflow.STOP))
     prepare(fitting, model.tokenizer, model.engine.shape, prompt_ids=[0])
 

@@ -84,6 +84,7 @@ class LineInput(ChatInput):
         if line is None:
             return None
         self._count += 1
+        # What is not UTF-8 is refused with its whole entry: its later lines are no messages.
         text = line.decode("utf-8", "surrogateescape")
         return text.removeprefix("\ufeff") if self._count == 1 else text  # a byte order mark
 
