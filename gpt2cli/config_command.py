@@ -241,6 +241,5 @@ def _show(value: Any) -> str:
 
 
 def _write(text: str) -> None:
-
     with open_result(None) as writer:
         writer.write(text)

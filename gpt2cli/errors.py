@@ -12,6 +12,7 @@ Gpt2Error                a known failure: one line, exit code 1
 └── OutputError          the result cannot be written
 """
 
+import re
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
@@ -154,16 +155,6 @@ class OutputError(Gpt2Error):
     """The result cannot be written."""
 
 
-class _Fields(dict[str, str]):
-    """What each field in braces is replaced by."""
-
-    def __init__(self, spell: Spelling) -> None:
-        super().__init__()
-        self._spell = spell
-
-    def __missing__(self, field: str) -> str:
-        return self._spell(field)
-
-
 def _fill(template: str, spell: Spelling) -> str:
-    return template.format_map(_Fields(spell))
+    """Write out the options; other braces stay, as those of a folder's name."""
+    return re.sub(r"\{([a-z_]+)\}", lambda field: spell(field[1]), template)

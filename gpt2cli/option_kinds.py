@@ -278,9 +278,7 @@ class Option:
         wanted = wanted or self.kind.wanted
         numbers = f" {self.bounds}" if self.bounds and wanted.endswith("number") else ""
         auto = f", or {self.auto}" if self.auto else ""
-        # Braces are doubled, so that nothing looks like an option's field.
-        expected = f"{wanted}{numbers}{auto}".replace("{", "{{").replace("}", "}}")
-        return UsageError(option=self.field, expected=expected, found=found)
+        return UsageError(option=self.field, expected=f"{wanted}{numbers}{auto}", found=found)
 
     def _check_text(self, text: str) -> None:
         if not text and self.repeatable:

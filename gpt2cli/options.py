@@ -70,7 +70,7 @@ def takes(
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
-            flags = {field: _gather(options[field], values.pop(field)) for field in options}
+            flags = {field: _gather(values.pop(field)) for field in options}
             settings = _read_schema(find_settings(options.values(), flags, own=own))
             with settings.naming_origins():
                 command(**values, settings=settings.check())
@@ -112,7 +112,7 @@ def _parse(option: Option, text: str) -> Any:
     return option.parse_one(text if named else from_bytes(text, option.field))
 
 
-def _gather(option: Option, value: Any) -> Any:
+def _gather(value: Any) -> Any:
     """Return an option's value from Typer; of a repeatable one a tuple; None if there is none."""
     return (tuple(value) or None) if isinstance(value, list) else value
 

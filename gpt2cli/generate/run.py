@@ -84,7 +84,14 @@ def run(
         way_out = "" if run.prepared.request.search.on else slides
         notes.note(f"stopped at the model's limit of {limit} tokens{way_out}")
     if settings.make(ReportConfig).stats:
-        _report(run, notes)
+        lines = describe_run(
+            run.model,
+            run.counts,
+            seed=run.prepared.request.seed,
+            first_token_seconds=run.first_text_seconds,
+            from_model=run.from_model,
+        )
+        notes.report("\n".join(lines))
 
 
 def get_ready(prompt: str, settings: Settings, *, listener: Listener) -> Run:
@@ -146,14 +153,3 @@ def show_records(chunks: Iterable[Chunk], run: Run, writer: ResultWriter) -> Non
             )
             writer.write(format_record(record))
             completion = ""
-
-
-def _report(run: Run, notes: Notes) -> None:
-    for line in describe_run(
-        run.model,
-        run.counts,
-        seed=run.prepared.request.seed,
-        first_token_seconds=run.first_text_seconds,
-        from_model=run.from_model,
-    ):
-        notes.report(line)

@@ -88,8 +88,7 @@ def run(
     if settings.make(ReportConfig).stats:
         seconds = max(time.monotonic() - started, 1e-9)
         told = f"scored {total} tokens in {seconds:.3f} s: {total / seconds:.1f} tokens/s"
-        for line in (describe_conditions(model), told, *describe_memory()):
-            notes.report(line)
+        notes.report("\n".join([describe_conditions(model), told, *describe_memory()]))
 
 
 def _make_scorer(

@@ -28,20 +28,10 @@ class ResultWriter:
     def __init__(self, file: BinaryIO, *, on_terminal: bool, close: bool = False) -> None:
         """Write to `file`; with `close` it is closed at the end."""
         self._file = file
-        self._on_terminal = on_terminal
-        self._coloured = on_terminal and wants_colour()
+        self.on_terminal = on_terminal
+        self.coloured = on_terminal and wants_colour()
         self._close = close
         self._has_no_reader = _watch_readers(file)
-
-    @property
-    def on_terminal(self) -> bool:
-        """Whether the result goes to a terminal."""
-        return self._on_terminal
-
-    @property
-    def coloured(self) -> bool:
-        """Whether the result may have colours."""
-        return self._coloured
 
     def write(self, text: str) -> None:
         """Write text of the result.
@@ -50,8 +40,7 @@ class ResultWriter:
             BrokenPipeError: if nobody reads any more.
             OutputError: if it cannot be written for another reason.
         """
-        shown = make_safe(text) if self._on_terminal else text
-        self._put(shown)
+        self._put(make_safe(text) if self.on_terminal else text)
 
     def write_bytes(self, data: bytes) -> None:
         """Write bytes that may end or begin within a character; on a terminal as whole lines.
@@ -59,7 +48,7 @@ class ResultWriter:
         Raises:
             BrokenPipeError, OutputError: as `write`.
         """
-        if self._on_terminal:
+        if self.on_terminal:
             text = data.decode("utf-8", "replace")
             self.write(text if not text or text.endswith("\n") else f"{text}\n")
         else:
@@ -76,7 +65,7 @@ class ResultWriter:
 
     def write_prompt(self, text: str) -> None:
         """Write the user's own words: in bold where that can be seen."""
-        if self._coloured and text:
+        if self.coloured and text:
             self._put(f"{_BOLD}{make_safe(text)}{_PLAIN}")
         else:
             self.write(text)
