@@ -4,7 +4,16 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gpt2cli.chat.context import TEMPLATES, Room, Template, cut, fit, ids_that_spell, see
+from gpt2cli.chat.context import (
+    TEMPLATES,
+    Room,
+    Template,
+    cut,
+    fit,
+    ids_that_spell,
+    see,
+    settle_replies,
+)
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig, SeedConfig, TextConfig
 from gpt2cli.detokenizer import overlap
@@ -76,9 +85,17 @@ class Chat:
         self._prompt_cache = PromptCache()
         self._seeded: int | None = 0  # the turn that gets the seed as set; None: the next turn
         self.template = template
-        self.conversation = conversation
-        self._make_template(conversation)
+        self.known_by_text = self.take_up(conversation)
         self.change_settings(settings)
+
+    def take_up(self, conversation: Conversation) -> int:
+        """Go on with a conversation that was kept; return how many replies it has as text only.
+
+        What follows these may differ from what followed them once, as their tokens may.
+        """
+        template = self._make_template(conversation)
+        self.conversation, count = settle_replies(conversation, template)
+        return count
 
     def change_settings(self, settings: Settings) -> None:
         """Use other settings from the next reply on.
@@ -226,9 +243,11 @@ class Chat:
         drawn = self._prompt_cache.completion_of(exchange.seen_ids)
         request, reason = exchange.request, exchange.finish.reason
         turn = Turn(request.prompt, exchange.reply, reason, request.seed, exchange.first)
-        if drawn is not None:
+        if drawn is None:
+            ids, kept = tuple(self._make_template(exchange.before).answer(turn.reply)), 0
+        else:
             ids, kept = ids_that_spell(text, drawn, self._tokenizer)
-            turn = replace(turn, reply_ids=ids, drawn=kept)
+        turn = replace(turn, reply_ids=ids, drawn=kept)
         self.conversation = exchange.before.add(turn)
         self._seeded = self._seeded_by(request.index)
 

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gpt2cli.chat.conversation import read_conversation, write_conversation
+from gpt2cli.chat.conversation import (
+    read_conversation,
+    tell_replies_differ,
+    write_conversation,
+)
 from gpt2cli.chat.dialogue import Dialogue
 from gpt2cli.chat.editor import edit
 from gpt2cli.config import GenerationConfig, SamplingConfig, SeedConfig
@@ -129,10 +133,12 @@ def _save(dialogue: Dialogue, argument: str) -> None:
 
 def _load(dialogue: Dialogue, argument: str) -> None:
     path = _path(argument, "/load")
-    dialogue.chat.conversation = read_conversation(path)
+    known_by_text = dialogue.chat.take_up(read_conversation(path))
     dialogue.save_session()
     turns = len(dialogue.chat.conversation.turns)
     dialogue.notes.report(f"loaded {turns} turn{'' if turns == 1 else 's'} from {path}")
+    if known_by_text:
+        dialogue.notes.note(tell_replies_differ(path))
 
 
 def _reset(dialogue: Dialogue, argument: str) -> None:

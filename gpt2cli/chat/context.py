@@ -1,7 +1,7 @@
 """What a model sees of a conversation: its form, and which old turns are dropped."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Final
 
@@ -137,6 +137,29 @@ class Prompt:
         """Append ids of which the first `drawn` ones are stepped."""
         self.ids += ids
         self.stepped += [place < drawn for place in range(len(ids))]
+
+
+def settle_replies(conversation: Conversation, template: Template) -> tuple[Conversation, int]:
+    """Return the conversation with the ids of all replies, and how many were known by text only.
+
+    These are encoded now, and are read. Ids that do not spell the reply are another model's.
+    """
+    settled = tuple(
+        turn
+        if _spells(turn, template.tokenizer)
+        else replace(turn, reply_ids=tuple(template.answer(turn.reply)), drawn=0)
+        for turn in conversation.turns
+    )
+    pairs = zip(settled, conversation.turns, strict=True)
+    return replace(conversation, turns=settled), sum(new is not old for new, old in pairs)
+
+
+def _spells(turn: Turn, tokenizer: Tokenizer) -> bool:
+    """Tell whether the ids of a reply are known, and spell it in this vocabulary."""
+    if turn.reply_ids is None or not all(map(tokenizer.spell, turn.reply_ids)):
+        return False
+    spelt = b"".join(map(tokenizer.token_bytes, turn.reply_ids))
+    return spelt.decode("utf-8", "replace").strip() == turn.reply
 
 
 def build_history(turns: Sequence[Turn], template: Template, *, first: int) -> Prompt:

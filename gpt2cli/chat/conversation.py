@@ -13,10 +13,12 @@ from gpt2cli.config import SeedConfig
 from gpt2cli.errors import ConversationError, UsageError, shorten
 from gpt2cli.generation.interfaces import FinishReason
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+_KNOWN: Final = (1, 2)  # files of version 1 have no ids
 # A session's name is flushed to disk no more often: a turn may take less than 0.1 s.
 _FLUSH_SECONDS: Final = 5.0
 _LONGEST_REASON: Final = 200
+_LARGEST_ID: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,9 @@ class Turn:
     finish_reason: FinishReason
     seed: int
     first: int = 0  # the number of the oldest turn that the model saw before it
-    # The reply as it was drawn; None where only its text is known.
+    # What the next prompt has of it; None where only its text is known.
     reply_ids: Sequence[int] | None = None
-    drawn: int = 0  # how many of these, from the first, were drawn: the others spell a cut token
+    drawn: int = 0  # how many of these, from the first, were drawn: the others are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +84,17 @@ def write_conversation(
     Raises:
         ConversationError: if it cannot be written.
     """
-    value = {
+    about = {
         "gpt2_chat": _VERSION,
         "model": model,
         "user_name": conversation.user_name,
         "bot_name": conversation.bot_name,
         "system": conversation.system,
-        "turns": [_describe_turn(turn) for turn in conversation.turns],
     }
-    data = (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace")
+    fields = [f'"{name}": {_as_json(value)}' for name, value in about.items()]
+    turns = ",\n  ".join(_as_json(_describe_turn(turn)) for turn in conversation.turns)
+    lines = ",\n ".join([*fields, f'"turns": [\n  {turns}\n ]'])  # a line for each turn
+    data = f"{{\n {lines}\n}}\n".encode("utf-8", "replace")
     try:
         with replacing(path, flush_name=flush_name) as file:
             file.write(data)
@@ -109,6 +113,14 @@ def read_conversation(path: Path) -> Conversation:
     if data is None:
         raise ConversationError(f"cannot read {path}: there is no such file")
     return _parse(path, data)
+
+
+def tell_replies_differ(path: Path) -> str:
+    """Return the line for a file without the tokens of its replies: of an older version, say."""
+    return (
+        f"{path} has replies without this model's tokens: they are read as text, and the next "
+        "replies may differ from those of an unbroken chat"
+    )
 
 
 class SessionFile:
@@ -169,7 +181,20 @@ def _describe_turn(turn: Turn) -> Mapping[str, Any]:
         "finish_reason": turn.finish_reason.value,
         "seed": turn.seed,
         "first": turn.first,
+        **_describe_ids(turn),
     }
+
+
+def _describe_ids(turn: Turn) -> Mapping[str, Any]:
+    """Return the reply's ids if they are known, and how many were drawn where not all were."""
+    if turn.reply_ids is None:
+        return {}
+    cut = turn.drawn < len(turn.reply_ids)
+    return {"ids": list(turn.reply_ids), **({"drawn": turn.drawn} if cut else {})}
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _parse(path: Path, data: bytes) -> Conversation:
@@ -187,8 +212,8 @@ def _parse(path: Path, data: bytes) -> Conversation:
 def _parse_conversation(value: Any) -> Conversation:
     if not isinstance(value, dict) or "gpt2_chat" not in value:
         raise ValueError('there is no "gpt2_chat"')
-    if value["gpt2_chat"] != _VERSION:
-        raise ValueError(f"version {_show(value['gpt2_chat'])}, known is {_VERSION}")
+    if value["gpt2_chat"] not in _KNOWN:
+        raise ValueError(f"version {_show(value['gpt2_chat'])}, known are 1 and 2")
     turns: list[Turn] = []
     for turn in _get(value, "turns", list, "a list"):
         turns.append(_parse_turn(turn, turns))
@@ -209,7 +234,21 @@ def _parse_turn(value: Any, before: list[Turn]) -> Turn:
     if reason not in {known.value for known in FinishReason}:
         raise ValueError(f"there is no finish_reason {_show(reason)}")
     message, reply = _text(value, "message"), _text(value, "reply")
-    return Turn(message, reply, FinishReason(reason), seed, first)
+    return Turn(message, reply, FinishReason(reason), seed, first, *_parse_ids(value))
+
+
+def _parse_ids(value: Mapping[str, Any]) -> tuple[tuple[int, ...] | None, int]:
+    """Return the ids of a reply and how many were drawn; None and 0 if the file has only text."""
+    if "ids" not in value:
+        return None, 0
+    ids = _get(value, "ids", list, "a list")
+    wrong = [i for i in ids if type(i) is not int or not 0 <= i <= _LARGEST_ID]
+    if wrong:
+        raise ValueError(f"expected token ids as ids, found {_show(wrong[0])}")
+    drawn = _get(value, "drawn", int, "a whole number") if "drawn" in value else len(ids)
+    if not 0 <= drawn <= len(ids):
+        raise ValueError(f"expected a number 0 to {len(ids)} as drawn, found {_show(drawn)}")
+    return tuple(ids), drawn
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:
@@ -226,4 +265,4 @@ def _get(value: Mapping[str, Any], name: str, kind: type[Any], called: str) -> A
 
 
 def _show(found: Any) -> str:
-    return shorten(json.dumps(found, ensure_ascii=False))
+    return shorten(_as_json(found))

@@ -9,7 +9,7 @@ from gpt2cli.chat.chat import Chat
 from gpt2cli.chat.commands import run_command
 from gpt2cli.chat.config import ChatConfig
 from gpt2cli.chat.context import choose_template
-from gpt2cli.chat.conversation import Conversation, SessionFile
+from gpt2cli.chat.conversation import Conversation, SessionFile, tell_replies_differ
 from gpt2cli.chat.dialogue import Dialogue, ReplyView
 from gpt2cli.chat.input import ChatInput, LineInput
 from gpt2cli.config import AUTO, ModelConfig, ReportConfig
@@ -98,8 +98,6 @@ def _open_dialogue(
         session = SessionFile(form.session, model=model.stored.name)
         conversation = session.read() or conversation
     conversation = _begin(form, conversation)
-    if session is not None:
-        session.write(conversation)  # so that a file that cannot be written is an error now
     settings = settings.with_model(model.stored.folder.generation_config)
     template = form.template
     if template == AUTO:
@@ -112,6 +110,10 @@ def _open_dialogue(
         settings=settings,
         conversation=conversation,
     )
+    if session is not None:
+        session.write(chat.conversation)  # so that a file that cannot be written is an error now
+        if chat.known_by_text:
+            notes.note(tell_replies_differ(session.path))
     return Dialogue(
         chat=chat,
         model=model,

@@ -89,11 +89,12 @@ def make_chat(
     conversation: Conversation | None = None,
     template: str = "transcript",
     allow_special: bool = False,
+    sampler: Sampler | None = None,
 ) -> Chat:
     return Chat(
         engine,
         tokenizer,
-        Sampler(),
+        sampler or Sampler(),
         template=template,
         settings=(settings or make_settings()).over({"allow_special": Given(allow_special)}),
         conversation=conversation or Conversation(),

@@ -162,6 +162,22 @@ def test_a_session_is_taken_up_again(chat: Chat, tmp_path: pathlib.Path) -> None
     assert [turn.seed for turn in conversation.turns] == [5, 6, 7, 8]
 
 
+@pytest.mark.parametrize("how", ["session", "load"])
+def test_a_file_without_the_models_tokens_says_once_that_replies_may_differ(
+    chat: Chat, tmp_path: pathlib.Path, how: str
+) -> None:
+    """Of an older version, or with a reply that was changed by hand; then they are known."""
+    path, told = tmp_path / "session.json", "may differ from those of an unbroken chat"
+    chat("Hi\nHo\n", "--session", path)
+    kept = json.loads(path.read_bytes())
+    for name, value in (("ids", []), ("reply", "else")):
+        kept["turns"] = [turn | {name: value} for turn in kept["turns"]]
+        path.write_text(json.dumps(kept | {"gpt2_chat": 1}), encoding="utf-8")
+        script = "a\n" if how == "session" else f"/load {path}\n/save {path}\n"
+        options = ["--session", path] if how == "session" else []
+        assert [chat(script, *options).stderr.count(told) for _ in range(2)] == [1, 0]
+
+
 def test_what_is_given_counts_for_a_session_too(chat: Chat, tmp_path: pathlib.Path) -> None:
     """Other names, and no system text; the turns stay."""
     path = tmp_path / "session.json"
@@ -178,7 +194,7 @@ def test_what_is_given_counts_for_a_session_too(chat: Chat, tmp_path: pathlib.Pa
         ("plain", "is not a saved conversation"),
         ("missing/x", "cannot write"),
         (".", "is a directory, expected a file"),
-        ("newer", "version 2, known is 1"),
+        ("newer", "version 3, known are 1 and 2"),
     ],
 )
 def test_a_session_that_cannot_be_kept_is_told_before_anything_is_said(
@@ -186,7 +202,7 @@ def test_a_session_that_cannot_be_kept_is_told_before_anything_is_said(
 ) -> None:
     """Exit code 1; what stood there stays, also where the script would load another such file."""
     (tmp_path / "plain").write_text("precious")
-    (tmp_path / "newer").write_text('{"gpt2_chat": 2}')
+    (tmp_path / "newer").write_text('{"gpt2_chat": 3}')
     script = f"/load {tmp_path / 'newer'}\nHi\n/load {tmp_path / 'plain'}\n"
     result = chat(script, "--session", tmp_path / name)
     assert result.exit_code == 1

@@ -6,7 +6,6 @@ import pathlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,10 +69,9 @@ def write(path: pathlib.Path, conversation: Conversation = TALK) -> bytes:
 
 
 def test_what_was_written_is_read(tmp_path: pathlib.Path) -> None:
-    """Every character, as UTF-8 that people can read; but no ids, which another model has not."""
+    """Every character, as UTF-8 that people can read."""
     path = tmp_path / "talk.json"
-    last = replace(TALK.turns[-1], reply_ids=(1, 2))
-    assert write(path, replace(TALK, turns=(*TALK.turns[:-1], last))) == path.read_bytes()
+    assert write(path) == path.read_bytes()
     assert read_conversation(path) == TALK
     text = path.read_text(encoding="utf-8")
     assert "Fuchs 🦊" in text
@@ -88,13 +86,21 @@ def spoilt(**changes: Any) -> str:
     return json.dumps({k: v for k, v in (value | changes).items() if v is not ...})
 
 
+def test_a_file_of_the_first_version_has_no_ids(tmp_path: pathlib.Path) -> None:
+    """It is read all the same."""
+    (tmp_path / "talk.json").write_text(spoilt())
+    assert [turn.reply_ids for turn in read_conversation(tmp_path / "talk.json").turns] == [
+        None
+    ] * 2
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
         ("", "it is empty"),
         ("[]", 'there is no "gpt2_chat"'),
-        (spoilt(gpt2_chat=2), "version 2, known is 1"),
-        (spoilt(gpt2_chat="x" * 999), r'version "x+…, known is 1'),
+        (spoilt(gpt2_chat=3), "version 3, known are 1 and 2"),
+        (spoilt(gpt2_chat="x" * 999), r'version "x+…, known are 1 and 2'),
         (spoilt(turns=...), "expected a list as turns, found null"),
         (spoilt(turns={"a": 1}), "expected a list as turns"),
         (spoilt(turns=["ab"]), "expected an object as turn"),
@@ -107,6 +113,11 @@ def spoilt(**changes: Any) -> str:
         (spoilt(turn={"seed": 10**300}), "seed: expected a whole number 0 to 2"),
         (spoilt(turn={"first": 2}), "expected a number 0 to 1 as first, found 2"),
         (spoilt(turn={"finish_reason": "x" * 999}), "there is no finish_reason"),
+        (spoilt(turn={"ids": 7}), "expected a list as ids, found 7"),
+        (spoilt(turn={"ids": [1, -1]}), "expected token ids as ids, found -1"),
+        (spoilt(turn={"ids": [2**31]}), "expected token ids as ids, found 2147483648"),
+        (spoilt(turn={"ids": [True]}), "expected token ids as ids, found true"),
+        (spoilt(turn={"ids": [1], "drawn": 2}), "expected a number 0 to 1 as drawn, found 2"),
         ('{"gpt2_chat": 1, "turns": ' + "[" * 900 + "]" * 900 + "}", "as turn, found|deeply"),
     ],
 )
