@@ -79,44 +79,36 @@ def test_version_is_one_line_on_stdout() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    ("arguments", "told", "command"),
     [
-        (["wrong"], "gpt2: error: No such command 'wrong' (see gpt2 --help)\n"),
-        (["--x"], "gpt2: error: No such option: --x (see gpt2 --help)\n"),
-        (
-            ["bench", "a"],
-            "gpt2: error: Got unexpected extra argument(s) (a) (see gpt2 bench --help)\n",
-        ),
+        (["wrong"], "No such command 'wrong'", ""),
+        (["--x"], "No such option: --x", ""),
+        (["bench", "a"], "Got unexpected extra argument(s) (a)", " bench"),
         (
             ["generate", "-5 degrees"],
-            "gpt2: error: No such option: -5; put -- before a text that begins with - (see gpt2 "
-            "generate --help)\n",
+            "No such option: -5; put -- before a text that begins with -",
+            " generate",
         ),
         (
             ["generate", "--regx", "a"],
-            "gpt2: error: No such option: --regx (Possible options: --regex) (see gpt2 generate "
-            "--help)\n",
+            "No such option: --regx (Possible options: --regex)",
+            " generate",
         ),
-        (
-            ["generate", "--regex"],
-            "gpt2: error: Option '--regex' requires an argument (see gpt2 generate --help)\n",
-        ),
-        (
-            ["config", "show", "--json=1"],
-            "gpt2: error: Option '--json' does not take a value (see gpt2 config show --help)\n",
-        ),
+        (["generate", "--regex"], "Option '--regex' requires an argument", " generate"),
+        (["config", "show", "--json=1"], "Option '--json' does not take a value", " config show"),
         (
             ["generate", "a", "b"],
-            "gpt2: error: Got unexpected extra argument(s) (b); put a text with spaces in "
-            "quotes (see gpt2 generate --help)\n",
+            "Got unexpected extra argument(s) (b); put a text with spaces in quotes",
+            " generate",
         ),
     ],
 )
 def test_a_wrong_command_is_one_line_that_says_where_to_read(
-    arguments: list[str], line: str
+    arguments: list[str], told: str, command: str
 ) -> None:
     result = CliRunner().invoke(app, arguments)
-    assert (result.exit_code, result.stdout, result.stderr) == (2, "", line)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"gpt2: error: {told} (see gpt2{command} --help)\n"
 
 
 def test_no_command_shows_the_help_and_is_a_usage_error() -> None:

@@ -52,31 +52,6 @@ def test_a_value_out_of_range_is_a_usage_error(
         assert str(caught.value) == f"{option}: expected a {expected}, found {told}"
 
 
-@pytest.mark.parametrize("bias", [-100.5, 101, math.nan, math.inf, -math.inf, 10**400])
-def test_a_bias_out_of_range_is_a_usage_error_that_names_its_token(bias: float) -> None:
-    """Infinity too: to forbid a text there is ban."""
-    with pytest.raises(UsageError) as caught:
-        SamplingConfig(logit_bias=(("a", 1.0), (" the", bias)))
-    assert str(caught.value).startswith(
-        "logit_bias: expected a number between -100 and 100, found "
-    )
-    assert str(caught.value).endswith(" for ' the'")
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [("", "expected some text, found an empty one"), ("\ud800", "expected valid Unicode, found '")],
-    ids=ascii,
-)
-def test_a_text_that_is_none_is_a_usage_error(text: str, fault: str) -> None:
-    """An empty ban would forbid everything; half a surrogate pair has no bytes."""
-    for option, value in (("ban", ("a", text)), ("logit_bias", ((text, 1.0),))):
-        with pytest.raises(UsageError) as caught:
-            SamplingConfig(**{option: value})  # type: ignore[arg-type]
-        assert str(caught.value).startswith(f"{option}: {fault}")
-        str(caught.value).encode()
-
-
 def test_a_configuration_can_be_a_key() -> None:
     """Rows of one kind are found by it."""
     one, other = (SamplingConfig(logit_bias=(("a", 1.0),), ban=("b",)) for _ in range(2))

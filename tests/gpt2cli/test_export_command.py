@@ -65,11 +65,7 @@ def test_a_precision_is_what_the_folder_then_has(
     ids=str,
 )
 def test_what_cannot_be_exported_is_one_line_that_names_it(
-    model_folders: ModelFolders,
-    tmp_path: pathlib.Path,
-    arguments: list[str],
-    code: int,
-    told: str,
+    model_folders: ModelFolders, tmp_path: pathlib.Path, arguments: list[str], code: int, told: str
 ) -> None:
     """A model folder is exported already, a revision is the hub's; nothing is left behind."""
     empty = tmp_path / "empty"

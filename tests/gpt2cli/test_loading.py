@@ -92,9 +92,7 @@ def test_slots_are_halved_down_to_the_fewest(fewest: int, asked: list[int]) -> N
 
 
 def test_a_graph_that_a_device_runs_wrongly_is_refused_there(
-    model_folders: ModelFolders,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    model_folders: ModelFolders, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It is checked before its memory is taken; `auto` then runs on the CPU, with a note."""
     checked: list[str] = []

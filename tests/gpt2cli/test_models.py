@@ -66,9 +66,7 @@ def test_show_takes_a_model_folder_of_the_users_own(starter_folder: pathlib.Path
     assert (shown["path"], shown["parameters"]) == (str(starter_folder), 5918720)
 
 
-def test_show_says_what_to_do_of_a_checkpoint_that_is_not_converted(
-    tmp_path: pathlib.Path,
-) -> None:
+def test_show_says_what_to_do_of_a_checkpoint_that_is_not_converted(tmp_path: pathlib.Path) -> None:
     folder = str(tmp_path)
     result = CliRunner().invoke(app, ["models", "show", folder])
 

@@ -119,6 +119,8 @@ def test_a_value_of_another_kind_is_an_error_that_names_the_option(
         ("ban", r'["a", "\ud83d"]', "expected valid Unicode, found '"),
         ("logit_bias", "a", "expected ID_OR_TEXT=NUMBER, found 'a'"),
         ("logit_bias", "a=101", "expected a number between -100 and 100, found 101.0 for 'a'"),
+        ("logit_bias", "a=-inf", "expected a number between -100 and 100, found -inf for 'a'"),
+        ("logit_bias", "=1", "expected some text, found an empty one"),
     ],
 )
 def test_a_text_that_is_no_value_is_an_error_that_names_the_option(

@@ -62,20 +62,14 @@ _OF_GENERATE: Final = {o.field: o for g in {*OF_A_PROMPT, *SETTABLE} for o in op
     ("arguments", "expected"),
     [
         (["--temperature=-1"], "--temperature: expected a number 0 or more, found -1.0"),
-        (["--temperature", "nan"], "--temperature: expected a number 0 or more, found nan"),
-        (["--top-k=1.5"], "--top-k: expected a whole number 0 or more, found '1.5'"),
         (["--top-k="], "--top-k: expected a whole number 0 or more, found ''"),
         ([f"--seed={2**53}"], f"--seed: expected a whole number 0 to 2^53-1, found {2**53}"),
         (["--logprobs=21", "--json"], "--logprobs: expected a whole number 0 to 20, found 21"),
         (["--stop", ""], "--stop: expected some text, found an empty one"),
-        (["--logit-bias", "=1"], "--logit-bias: expected some text, found an empty one"),
-        (["--logit-bias", "a"], "--logit-bias: expected ID_OR_TEXT=NUMBER, found 'a'"),
         (
             ["--logit-bias", " the=101"],
             "--logit-bias: expected a number between -100 and 100, found 101.0 for ' the'",
         ),
-        (["--overflow", "x"], "--overflow: expected stop, slide or error, found 'x'"),
-        (["--precision", "int3"], "expected auto, fp32, fp16, int8 or int4, found 'int3'"),
         (["--device", "gpu"], "--device: expected auto, cpu, cuda or cuda:N, found 'gpu'"),
         (
             ["-n", "5", "--min-new-tokens", "6"],

@@ -22,15 +22,10 @@ from export.reference import Reference
 from export.weights import expected_weights
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
-from gpt2cli.errors import ModelError, UsageError
+from gpt2cli.errors import UsageError
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
-from gpt2cli.scoring import (
-    CompactScores,
-    Totals,
-    choose_stride,
-    score,
-)
+from gpt2cli.scoring import CompactScores, Totals, choose_stride, score
 from tests.array_weights import ArrayWeights
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.scripted import ScriptedEngine, scatter
@@ -186,14 +181,6 @@ def test_alternatives_are_the_likeliest_at_each_place() -> None:
     assert [other.token_id for other in first.alternatives] == [1, 3]
     assert [other.token_id for other in second.alternatives] == [0, 1]
     assert first.alternatives[1].logprob == first.logprob
-
-
-def test_logits_that_are_no_numbers_are_an_error_of_the_model() -> None:
-    """Nothing that is told would be true; the slot is free again."""
-    engine = ScriptedEngine(lambda ids: np.full(5, math.nan, np.float32), max_slots=1)
-    with pytest.raises(ModelError, match="NaN or infinite"):
-        score_all(engine, [1], stride=8, bos=0)
-    assert engine.slots == []
 
 
 @pytest.mark.parametrize(

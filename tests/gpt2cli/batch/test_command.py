@@ -94,15 +94,6 @@ def test_what_was_left_out_of_prompts_is_told(batch: Batch, written: str) -> Non
         assert (notes, counts) == ([], [None, 24])
 
 
-def test_lines_are_prompts_whatever_ends_them(batch: Batch, starter_folder: pathlib.Path) -> None:
-    """LF, CRLF, none at the end; an empty one is an empty prompt, which begins with BOS."""
-    data = "é\r\n\n {} \r\n\r\nz".encode()
-    records = read(batch(data, "-n", 1, model=starter_folder))
-    assert [record["prompt"] for record in records] == ["é", "", " {} ", "", "z"]
-    assert [record["index"] for record in records] == [0, 1, 2, 3, 4]
-    assert records[1]["prompt_tokens"] == 1
-
-
 def test_a_file_named_jsonl_holds_records_and_others_do_if_told(batch: Batch) -> None:
     line = '{"prompt": "z"}'
     for name, options, prompt in (
@@ -134,16 +125,6 @@ def test_bad_records_become_errors_and_the_others_run(batch: Batch) -> None:
     assert {r["finish_reason"] for r in records[1:8]} == {"error"}
     assert result.stderr.startswith("gpt2: 9 records, 7 errors among them, 2 tokens in ")
     assert result.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("size", [1 << 19, 1 << 21])
-def test_a_line_of_megabytes_is_an_error_and_the_rest_goes_on(batch: Batch, size: int) -> None:
-    """Whether it is read as a prompt that is too long, or not read at all."""
-    result = batch(b"a\n" + b"z" * size + b"\nb\n", "-n", 1)
-    first, long, last = read(result)
-    assert result.exit_code == 1
-    assert str(size) in long["error"]
-    assert [r["prompt"] for r in (first, last)] == ["a", "b"]
 
 
 def test_an_input_without_records_gives_none(batch: Batch) -> None:

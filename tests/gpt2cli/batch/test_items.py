@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt2cli.batch.items import BatchItem, read_options
-from gpt2cli.config import LARGEST_SEED, BeamConfig, GenerationConfig, Overflow, SamplingConfig
+from gpt2cli.config import LARGEST_SEED, GenerationConfig, Overflow, SamplingConfig
 from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.generation.requests import Request
 from gpt2cli.tokenizer import Tokenizer
@@ -118,14 +118,6 @@ def test_a_record_has_its_own_options(tokenizer: Tokenizer) -> None:
         samples=3,
         logprobs=4,
     )
-
-
-def test_a_record_has_its_own_search(tokenizer: Tokenizer) -> None:
-    """Else that of the command line, whose options count one by one."""
-    given = {"beams": 2, "length_penalty": 0.5}
-    item = parse(tokenizer, ONE + '"beams": 3}', given=given)
-    assert request_of(item).search == BeamConfig(beams=3, length_penalty=0.5)
-    assert request_of(parse(tokenizer, ONE + '"seed": 1}', given=given)).search.beams == 2
 
 
 def test_what_a_record_does_not_say_is_the_command_lines_then_the_models(

@@ -35,9 +35,7 @@ def run_shuffled(
 
 @pytest.fixture(scope="module")
 def alone(
-    starter_folder: pathlib.Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    seeded: Sequence[Record],
+    starter_folder: pathlib.Path, tmp_path_factory: pytest.TempPathFactory, seeded: Sequence[Record]
 ) -> dict[int, str]:
     """Return what each seeded record gives, one at a time on one thread."""
     folder = tmp_path_factory.mktemp("alone")
@@ -56,17 +54,6 @@ def test_a_record_is_the_same_in_any_batch_in_any_order(
     """Sampled from the whole vocabulary at temperature 1."""
     options = ("--batch-size", batch_size, "--threads", threads)
     assert run_shuffled(starter_folder, tmp_path, seeded, *options) == alone
-
-
-@pytest.mark.parametrize("number", [0, 17])
-def test_generate_gives_a_record_by_its_seed(
-    starter_folder: pathlib.Path, seeded: Sequence[Record], alone: dict[int, str], number: int
-) -> None:
-    record = seeded[number]
-    options = ["-t", "1", "-k", "0", "--ignore-eos", "-q", "--no-echo"]
-    options += ["--seed", str(record["seed"]), "-n", str(record["max_new_tokens"])]
-    result = invoke("generate", record["prompt"], "-m", starter_folder, *options)
-    assert result.stdout == alone[number] + "\n"
 
 
 def test_generate_gives_a_record_that_has_the_runs_seed(

@@ -17,13 +17,7 @@ from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.model_folder import ModelFolder, ModelShape
 from gpt2cli.tokenizer import Tokenizer
-from tests.gpt2cli.chat.talking import (
-    NEVER,
-    answer,
-    make_chat,
-    make_settings,
-    say,
-)
+from tests.gpt2cli.chat.talking import NEVER, answer, make_chat, make_settings, say
 
 DRAWING: Final = SamplingConfig(top_k=0)
 
@@ -89,8 +83,7 @@ class TestBits:
         return chat.conversation, logits
 
     @pytest.mark.parametrize(
-        "detour",
-        ["undo", "undo all", "edit", "regenerate", "regenerate often", "interrupt"],
+        "detour", ["undo", "undo all", "edit", "regenerate", "regenerate often", "interrupt"]
     )
     def test_the_same_turns_give_the_same_bits_after_any_detour(
         self,

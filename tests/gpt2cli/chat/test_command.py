@@ -127,12 +127,7 @@ def test_the_model_chooses_the_template_unless_the_user_does(
 
 @pytest.mark.parametrize(
     "options",
-    [
-        ["--top-p", "2"],
-        ["--template", "x"],
-        ["--bot-name", "User"],
-        ["--user-name", r"a\nb"],
-    ],
+    [["--top-p", "2"], ["--template", "x"], ["--bot-name", "User"], ["--user-name", r"a\nb"]],
 )
 def test_a_wrong_option_is_told_before_anything_is_read(chat: Chat, options: list[str]) -> None:
     """As a usage error, though nothing would be said."""

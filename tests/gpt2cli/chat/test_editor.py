@@ -58,9 +58,7 @@ def test_the_text_is_as_the_person_left_it(choose: Choose, line: str, expected: 
     assert edit("héllo\nyou") == expected
 
 
-def test_visual_comes_before_editor_and_may_have_arguments(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_visual_comes_before_editor_and_may_have_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDITOR", "false")
     monkeypatch.setenv("VISUAL", "sed -i s/a/b/")
     assert edit("a") == "b"

@@ -16,13 +16,7 @@ import onnxruntime
 import pytest
 
 from gpt2cli.engine.devices import Device
-from gpt2cli.engine.failures import (
-    captured,
-    explain_failure,
-    failures_told,
-    find_reason,
-    preload_libraries,
-)
+from gpt2cli.engine.failures import captured, explain_failure, failures_told, preload_libraries
 from gpt2cli.engine.session import try_cuda
 from gpt2cli.errors import DeviceError, DeviceFullError, ModelError
 
@@ -153,10 +147,7 @@ def test_the_reason_is_told_in_one_line_with_what_mends_it(
     ],
 )
 def test_a_runtime_without_cuda_is_told_by_the_packages(
-    install: Install,
-    monkeypatch: pytest.MonkeyPatch,
-    runtimes: dict[str, str],
-    reason: str,
+    install: Install, monkeypatch: pytest.MonkeyPatch, runtimes: dict[str, str], reason: str
 ) -> None:
     """Two packages share one folder: the one installed last wins."""
     install(providers=("AzureExecutionProvider", "CPUExecutionProvider"))
@@ -215,21 +206,6 @@ def test_known_failures_and_our_own_faults_pass_as_they_are() -> None:
         raise RuntimeError("[ONNXRuntimeError] : 1 : FAIL : no kernel.\nat x")
     assert type(refused.value) is DeviceError  # which asking for less would not mend
     assert str(refused.value) == "device cuda:0: no kernel, at work; use device cpu"
-
-
-@pytest.mark.parametrize(
-    ("text", "short"),
-    [
-        ("plain", "plain"),
-        ("", "RuntimeError"),
-        (
-            "x.cc:1 CUDA failure 700: an illegal memory access ; GPU=0",
-            "CUDA failure 700: an illegal memory access",
-        ),
-    ],
-)
-def test_an_exception_is_told_without_files_and_lines(text: str, short: str) -> None:
-    assert find_reason(RuntimeError(text)) == short
 
 
 def test_all_that_is_printed_in_the_block_is_caught(capfd: pytest.CaptureFixture[str]) -> None:

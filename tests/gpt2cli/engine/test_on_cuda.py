@@ -88,11 +88,7 @@ def test_every_session_has_the_same_settings(small: ModelFolder, cuda: FakeCuda)
     engine.extend(0, [1], [0])
     engine.fork(0, 1)
     try_cuda(CUDA)
-    settings = {
-        "device_id": "1",
-        "arena_extend_strategy": "kSameAsRequested",
-        "use_tf32": "0",
-    }
+    settings = {"device_id": "1", "arena_extend_strategy": "kSameAsRequested", "use_tf32": "0"}
     assert cuda.settings == [settings] * 4
 
 

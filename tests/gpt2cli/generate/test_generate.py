@@ -223,11 +223,7 @@ def test_a_prompt_may_begin_with_a_dash_after_two_dashes(small: pathlib.Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("[bold]x", "'[bold]x'"),
-        ("a\x1b[31m\nb", r"\x1b"),
-    ],
+    ("name", "expected"), [("[bold]x", "'[bold]x'"), ("a\x1b[31m\nb", r"\x1b")]
 )
 def test_an_unknown_model_is_an_error_of_one_line(name: str, expected: str) -> None:
     result = invoke("generate", "-m", name, "--offline", "a")

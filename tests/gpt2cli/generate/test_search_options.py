@@ -1,6 +1,5 @@
 """Claims about --beams and --logprobs, in `gpt2 generate` and `gpt2 batch`."""
 
-import math
 import pathlib
 
 import pytest
@@ -25,21 +24,7 @@ def records_of(model: pathlib.Path, *options: str, prompt: str = PROMPT) -> list
     return read(result)
 
 
-def total_of(record: Record) -> float:
-    """Return the sum of a record's log-probabilities."""
-    return math.fsum(token["logprob"] for token in record["logprobs"])
-
-
 # --beams
-
-
-def test_beams_find_likelier_texts_than_greedy_steps(starter_folder: pathlib.Path) -> None:
-    """Of equal length: four beams beat one."""
-    options = ("-n", "20", "--ignore-eos", "--logprobs", "0")
-    prompt = "The old man"
-    [greedy] = records_of(starter_folder, "--greedy", *options, prompt=prompt)
-    [searched] = records_of(starter_folder, "--beams", "4", *options, prompt=prompt)
-    assert total_of(searched) > total_of(greedy)
 
 
 def test_a_search_draws_nothing(small: pathlib.Path) -> None:
@@ -49,14 +34,6 @@ def test_a_search_draws_nothing(small: pathlib.Path) -> None:
         for options in ([], ["--seed", "1"], ["-t", "5", "--seed", "2"], ["-k", "1", "-p", "0.1"])
     }
     assert len(texts) == 1
-
-
-def test_a_search_prints_text_with_its_prompt(starter_folder: pathlib.Path) -> None:
-    """As any completion, and several with a line between."""
-    result = invoke("generate", "Once", "-m", starter_folder, "--beams", "2", "-N", "2", "-n", "4")
-    assert result.exit_code == 0
-    first, separator, second, end = result.stdout.split("\n")
-    assert (first[:4], separator, second[:4], end) == ("Once", "---", "Once", "")
 
 
 def test_a_search_that_met_the_models_limit_is_told_no_way_on(small: pathlib.Path) -> None:
@@ -142,10 +119,6 @@ def test_the_tokens_of_a_stop_sequence_are_told_and_eos_is_not(
     [ended] = records_of(starter_folder, *bias, "--min-new-tokens", "3", "--logprobs", "0")
     assert ended["finish_reason"] == "stop"
     assert len(ended["logprobs"]) == ended["completion_tokens"] == 3
-
-
-def test_without_the_option_there_are_none(small: pathlib.Path) -> None:
-    assert "logprobs" not in records_of(small, "-n", "2", prompt="z")[0]
 
 
 @pytest.mark.parametrize(

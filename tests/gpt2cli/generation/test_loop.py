@@ -535,9 +535,7 @@ def test_the_same_seed_gives_the_same_text_in_any_batch(
     assert len({starter_results[2, number][0] for number in range(3)}) == 3
 
 
-def test_sliding_on_a_real_engine_depends_on_the_request_alone(
-    model_folders: ModelFolders,
-) -> None:
+def test_sliding_on_a_real_engine_depends_on_the_request_alone(model_folders: ModelFolders) -> None:
     """Fifty tokens in ten positions, three samples beside another request: as alone."""
     folder = read_model_folder(
         model_folders(CheckpointShape(2, 2, 32, 10, VOCAB_SIZE, seed=5), tokenizer="ascii")

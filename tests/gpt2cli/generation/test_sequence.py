@@ -79,18 +79,6 @@ def test_text_is_given_as_soon_as_it_is_certain_and_ends_where_it_must(
     assert (finish.prompt_tokens, finish.completion_tokens) == (1, tokens)
 
 
-def test_an_unfinished_sequence_has_no_finish(ascii_tokenizer: Tokenizer) -> None:
-    chunk = make(ascii_tokenizer).chunk("x")
-    assert (chunk.index, chunk.sample, chunk.text, chunk.finish) == (3, 2, "x", None)
-
-
-def test_an_interrupted_sequence_gives_what_it_held(ascii_tokenizer: Tokenizer) -> None:
-    sequence = make(ascii_tokenizer, stop=("ab",))
-    take(sequence, "xa")
-    assert sequence.interrupt() == "a"
-    assert finish_of(sequence).reason is FinishReason.INTERRUPTED
-
-
 @pytest.mark.parametrize(("stops", "shown"), [((), REPLACEMENT), ((REPLACEMENT,), "")])
 def test_an_unfinished_character_is_given_at_the_end(
     byte_tokenizer: Tokenizer, stops: tuple[str, ...], shown: str

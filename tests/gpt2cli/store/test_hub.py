@@ -197,10 +197,7 @@ def test_the_hub_is_asked_for_the_weights_that_can_be_converted() -> None:
 
 @pytest.mark.parametrize(
     ("command", "sent"),
-    [
-        (("models", "pull"), signal.SIGTERM),
-        (("generate", "hello", "-m"), signal.SIGINT),
-    ],
+    [(("models", "pull"), signal.SIGTERM), (("generate", "hello", "-m"), signal.SIGINT)],
 )
 def test_a_download_ends_at_the_first_signal_and_the_next_one_goes_on(
     server: HubServer, environment: dict[str, str], tmp_path: pathlib.Path,

@@ -22,14 +22,24 @@ def test_every_alias_names_a_repository_with_an_owner() -> None:
     assert all(repo.count("/") == 1 for repo in HUB_ALIASES.values())
 
 
-def test_a_folder_that_exists_comes_before_a_hub_id(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        # owner/name is a folder where there is one, as Hugging Face's own tools have it.
+        ("owner/name", pathlib.Path("owner/name")),
+        ("owner/other", "owner/other"),
+        # A folder beside the user never changes what gpt2 means; ./gpt2 names it.
+        ("gpt2", "openai-community/gpt2"),
+        ("./gpt2", pathlib.Path("gpt2")),
+    ],
+)
+def test_an_alias_comes_before_a_folder_and_that_before_a_hub_id(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str | pathlib.Path
 ) -> None:
-    """owner/name is a folder where there is one, as Hugging Face's own tools have it."""
-    (tmp_path / "owner" / "name").mkdir(parents=True)
+    for folder in ("owner/name", "gpt2"):
+        (tmp_path / folder).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    assert parse_name("owner/name") == pathlib.Path("owner/name")
-    assert parse_name("owner/other") == "owner/other"
+    assert parse_name(name) == meant
 
 
 def test_a_folder_that_a_killed_export_moved_aside_is_put_back(tmp_path: pathlib.Path) -> None:
@@ -38,16 +48,6 @@ def test_a_folder_that_a_killed_export_moved_aside_is_put_back(tmp_path: pathlib
     aside.mkdir()
     assert parse_name(str(tmp_path / "model")) == tmp_path / "model"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-def test_an_alias_comes_before_a_folder_of_that_name(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A folder beside the user never changes what gpt2 means; ./gpt2 names it."""
-    (tmp_path / "gpt2").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert parse_name("gpt2") == "openai-community/gpt2"
-    assert parse_name("./gpt2") == pathlib.Path("gpt2")
 
 
 @pytest.mark.parametrize(

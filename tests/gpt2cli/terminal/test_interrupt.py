@@ -9,12 +9,7 @@ import time
 
 import pytest
 
-from gpt2cli.terminal.interrupt import (
-    ENDINGS,
-    ctrl_c_as_flag,
-    signals_held_back,
-    unwind_on_signals,
-)
+from gpt2cli.terminal.interrupt import ENDINGS, ctrl_c_as_flag, signals_held_back, unwind_on_signals
 
 _HANGS_AFTER = 10.0
 

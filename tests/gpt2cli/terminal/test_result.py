@@ -244,11 +244,7 @@ class _Stdout(io.TextIOWrapper):
 
 @pytest.mark.parametrize(
     ("data", "piped", "shown"),
-    [
-        (b"", b"", ""),
-        (b"a\n", b"a\n", "a\n"),
-        (b"\xe6\x97\x1b", b"\xe6\x97\x1b", "�␛\n"),
-    ],
+    [(b"", b"", ""), (b"a\n", b"a\n", "a\n"), (b"\xe6\x97\x1b", b"\xe6\x97\x1b", "�␛\n")],
 )
 def test_a_pipe_gets_the_bytes_and_a_terminal_whole_safe_lines(
     monkeypatch: pytest.MonkeyPatch, data: bytes, piped: bytes, shown: str

@@ -13,11 +13,7 @@ from gpt2cli.terminal.statistics import describe_run, process_seconds
 from tests.gpt2cli.loaded import load
 
 _COUNTS = Counts(
-    prefill_tokens=3,
-    prefill_seconds=0.5,
-    decode_tokens=8,
-    decode_seconds=1.5,
-    sample_seconds=0.5,
+    prefill_tokens=3, prefill_seconds=0.5, decode_tokens=8, decode_seconds=1.5, sample_seconds=0.5
 )
 
 
