@@ -13,18 +13,15 @@ from typing import Any, Final
 from gpt2cli.option_kinds import (
     BIAS,
     DEVICE,
-    FILE,
     NAME,
-    NUMBER,
     PATTERN,
     SCHEMA,
-    SWITCH,
     TEXT,
-    WHOLE,
     Range,
     check_ranges,
     one_of,
     option,
+    setting,
 )
 from gpt2cli.option_rules import check_together, given_constraints
 
@@ -65,11 +62,11 @@ class Overflow(StrEnum):
     ERROR = "error"  # refused before anything is generated
 
 
-def adapter_option(panel: str, *, settable: bool = True) -> Any:
+def adapter_option(panel: str, *, settable: bool = False) -> Any:
     """Declare --adapter, in a command's own panel."""
     return option(
         (), "Adapter made by peft to merge into the model: its folder or hub id; repeatable.",
-        panel, kind=NAME, metavar="FOLDER_OR_ID", repeatable=True, settable=settable,
+        panel, kind=NAME, metavar="FOLDER_OR_ID", settable=settable,
     )  # fmt: skip
 
 
@@ -77,33 +74,31 @@ def adapter_option(panel: str, *, settable: bool = True) -> Any:
 class ModelConfig(Group):
     """Which model runs, and on what."""
 
-    model: str | None = option(
+    model: str | None = setting(
         None, "Model to run: gpt2, gpt2-medium, gpt2-large, gpt2-xl, distilgpt2, starter, a hub id "
         "(owner/name), or a folder.", MODEL,
         kind=NAME, short="-m", usual="gpt2, or the starter if gpt2 cannot be had",
     )  # fmt: skip
-    revision: str | None = option(
+    revision: str | None = setting(
         None, "Branch, tag or commit of a hub model.", MODEL, kind=NAME, metavar="REV", usual="main"
     )
-    step: int | None = option(
+    step: int | None = setting(
         None, "Step of training, where a folder has several TensorFlow checkpoints.", MODEL,
-        kind=WHOLE, within=_ANY, usual="the newest",
+        within=_ANY, usual="the newest",
     )  # fmt: skip
-    adapter: tuple[str, ...] = adapter_option(MODEL)
-    precision: str = option(
+    adapter: tuple[str, ...] = adapter_option(MODEL, settable=True)
+    precision: str = setting(
         AUTO, "Precision of the weights; fp16 is for CUDA.", MODEL,
         kind=one_of((AUTO, *PRECISIONS)), usual="auto: fp32 on the CPU, fp16 on CUDA",
     )  # fmt: skip
-    device: str = option(
+    device: str = setting(
         AUTO, "Where the model runs.", MODEL,
         kind=DEVICE, usual="auto: CUDA where it works, else the CPU",
     )  # fmt: skip
-    threads: int | None = option(
-        None, "CPU threads.", MODEL, kind=WHOLE, within=Range(1, 1024), usual="all cores"
+    threads: int | None = setting(
+        None, "CPU threads.", MODEL, within=Range(1, 1024), usual="all cores"
     )
-    offline: bool = option(
-        False, "Never use the network.", MODEL, kind=SWITCH, off="only if needed"
-    )
+    offline: bool = setting(False, "Never use the network.", MODEL, off="only if needed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,55 +108,54 @@ class SamplingConfig(Group):
     `presence_penalty` and `frequency_penalty` are as in vLLM.
     """
 
-    temperature: float = option(
+    temperature: float = setting(
         1.0, "Flattens (above 1) or sharpens (below 1) the distribution.", SAMPLING,
-        kind=NUMBER, short="-t", within=_ANY, off="0: greedy", hugging_face="temperature",
+        short="-t", within=_ANY, off="0: greedy", hugging_face="temperature",
     )  # fmt: skip
-    top_k: int = option(
+    top_k: int = setting(
         40, "Draw from the k most likely tokens only.", SAMPLING,
-        kind=WHOLE, short="-k", within=_ANY, off="0: off", hugging_face="top_k",
+        short="-k", within=_ANY, off="0: off", hugging_face="top_k",
     )  # fmt: skip
-    top_p: float = option(
+    top_p: float = setting(
         1.0, "Draw from the fewest tokens whose probabilities reach p.", SAMPLING,
-        kind=NUMBER, short="-p", within=_SHARE, off="1: off", hugging_face="top_p",
+        short="-p", within=_SHARE, off="1: off", hugging_face="top_p",
     )  # fmt: skip
-    min_p: float = option(
+    min_p: float = setting(
         0.0, "Drop tokens less likely than p times the most likely one.", SAMPLING,
-        kind=NUMBER, within=_SHARE, off="0: off", hugging_face="min_p",
+        within=_SHARE, off="0: off", hugging_face="min_p",
     )  # fmt: skip
-    typical_p: float = option(
+    typical_p: float = setting(
         1.0, "Draw from the most typical tokens whose probabilities reach p: neither too likely "
         "nor too surprising.", SAMPLING,
-        kind=NUMBER, within=Range(0, 1, above=True), off="1: off", hugging_face="typical_p",
+        within=Range(0, 1, above=True), off="1: off", hugging_face="typical_p",
     )  # fmt: skip
-    repetition_penalty: float = option(
+    repetition_penalty: float = setting(
         1.0, "Make tokens that prompt or completion already have less likely.", SAMPLING,
-        kind=NUMBER, within=Range(0, above=True), off="1: off", hugging_face="repetition_penalty",
+        within=Range(0, above=True), off="1: off", hugging_face="repetition_penalty",
     )  # fmt: skip
-    presence_penalty: float = option(
+    presence_penalty: float = setting(
         0.0, "Subtract this from the logits of tokens that the completion already has.", SAMPLING,
-        kind=NUMBER, within=Range(-2, 2), off="0: off",
+        within=Range(-2, 2), off="0: off",
     )  # fmt: skip
-    frequency_penalty: float = option(
+    frequency_penalty: float = setting(
         0.0, "Subtract this from a token's logit for each time that the completion has it.",
-        SAMPLING, kind=NUMBER, within=Range(-2, 2), off="0: off",
+        SAMPLING, within=Range(-2, 2), off="0: off",
     )  # fmt: skip
-    no_repeat_ngram: int = option(
+    no_repeat_ngram: int = setting(
         0, "Never repeat a sequence of N tokens of prompt or completion.", SAMPLING,
-        kind=WHOLE, within=_ANY, off="0: off", hugging_face="no_repeat_ngram_size",
+        within=_ANY, off="0: off", hugging_face="no_repeat_ngram_size",
     )  # fmt: skip
     # Pairs of an id, or a text that is one token, and its bias. The range is OpenAI's: 100 all but
     # forces a token.
-    logit_bias: tuple[tuple[str, float], ...] = option(
+    logit_bias: tuple[tuple[str, float], ...] = setting(
         (), "Add X to the logit of a token: its id, or a text that is just that token; repeatable; "
-        r"\n and \t are understood.", SAMPLING,
-        kind=BIAS, within=Range(-100, 100), repeatable=True,
+        r"\n and \t are understood.", SAMPLING, kind=BIAS, within=Range(-100, 100),
     )  # fmt: skip
-    ban: tuple[str, ...] = option(
+    ban: tuple[str, ...] = setting(
         (), "Never write this text, however it is split into tokens; repeatable; "
-        r"\n and \t are understood.", SAMPLING, kind=TEXT, repeatable=True,
+        r"\n and \t are understood.", SAMPLING, kind=TEXT,
     )  # fmt: skip
-    greedy: bool = option(False, "Always take the most likely token (-t 0).", SAMPLING, kind=SWITCH)
+    greedy: bool = setting(False, "Always take the most likely token (-t 0).", SAMPLING)
 
     @property
     def draws(self) -> bool:
@@ -173,8 +167,8 @@ class SamplingConfig(Group):
 class SeedConfig(Group):
     """Which random numbers are drawn."""
 
-    seed: int | None = option(
-        None, "Seed of the random numbers.", SAMPLING, kind=WHOLE,
+    seed: int | None = setting(
+        None, "Seed of the random numbers.", SAMPLING,
         within=Range(0, LARGEST_SEED, words="0 to 2^53-1"),
         usual="random; --stats and --json show it",
     )  # fmt: skip
@@ -184,15 +178,15 @@ class SeedConfig(Group):
 class BeamConfig(Group):
     """How a beam search runs."""
 
-    beams: int = option(
+    beams: int = setting(
         1, "Search for the likeliest completions with N beams instead of drawing them: -t, -k, -p "
         "and the like have no effect, and the text appears at the end.", SAMPLING,
-        kind=WHOLE, within=Range(1, MOST_SLOTS), off="1: off",
+        within=Range(1, MOST_SLOTS), off="1: off",
     )  # fmt: skip
-    length_penalty: float = option(
+    length_penalty: float = setting(
         1.0, "With --beams: above 1 favours longer completions, below 1 shorter ones. A sum of "
         "log-probabilities is divided by the length to this power.", SAMPLING,
-        kind=NUMBER, within=Range(-10, 10),
+        within=Range(-10, 10),
     )  # fmt: skip
 
     @property
@@ -205,23 +199,21 @@ class BeamConfig(Group):
 class GenerationConfig(Group):
     """Where a completion ends."""
 
-    max_new_tokens: int = option(
+    max_new_tokens: int = setting(
         256, "Most tokens to generate, the prompt not counted.", LIMITS,
-        kind=WHOLE, short="-n", within=_ANY, usual="256 (chat 128)", hugging_face="max_new_tokens",
+        short="-n", within=_ANY, usual="256 (chat 128)", hugging_face="max_new_tokens",
     )  # fmt: skip
-    min_new_tokens: int = option(
+    min_new_tokens: int = setting(
         0, "Fewest tokens to generate: before that neither the model nor --stop ends the text. "
         "A complete --choice, --regex or --json-schema still does.", LIMITS,
-        kind=WHOLE, within=_ANY, off="0: off", hugging_face="min_new_tokens",
+        within=_ANY, off="0: off", hugging_face="min_new_tokens",
     )  # fmt: skip
-    stop: tuple[str, ...] = option(
+    stop: tuple[str, ...] = setting(
         (), r"End before this text; repeatable; \n and \t are understood.", LIMITS,
-        kind=TEXT, short="-s", repeatable=True,
+        kind=TEXT, short="-s",
     )  # fmt: skip
-    ignore_eos: bool = option(
-        False, "Continue when the model ends the text.", LIMITS, kind=SWITCH, off="end"
-    )
-    overflow: Overflow = option(
+    ignore_eos: bool = setting(False, "Continue when the model ends the text.", LIMITS, off="end")
+    overflow: Overflow = setting(
         Overflow.STOP, "At the model's context limit: stop there, slide on with the last half, or "
         "refuse up front (error).", LIMITS, kind=one_of(Overflow),
     )  # fmt: skip
@@ -231,17 +223,17 @@ class GenerationConfig(Group):
 class ConstraintConfig(Group):
     """What the whole completion must be: at most one of the three."""
 
-    choice: tuple[str, ...] = option(
+    choice: tuple[str, ...] = setting(
         (), r"Complete with one of these texts; repeatable; \n and \t are understood. Most begin "
-        "with a space.", LIMITS, kind=TEXT, repeatable=True, usual="any text",
+        "with a space.", LIMITS, kind=TEXT, usual="any text",
     )  # fmt: skip
-    regex: str | None = option(
+    regex: str | None = setting(
         None, "Complete with a text that this pattern matches from end to end, in the syntax of "
         "Rust's regex.", LIMITS, kind=PATTERN, usual="any text",
     )  # fmt: skip
     json_schema: str | None = option(
         None, "Complete with JSON on one line that is valid under the schema in FILE.", LIMITS,
-        kind=SCHEMA, usual="any text", settable=False,
+        kind=SCHEMA, usual="any text",
     )  # fmt: skip
 
     @property
@@ -255,12 +247,11 @@ class SampleConfig(Group):
     """How many completions a prompt has, and what their records hold."""
 
     samples: int = option(
-        1, "How many completions of each prompt.", REPORT,
-        kind=WHOLE, short="-N", within=Range(1), settable=False,
-    )  # fmt: skip
+        1, "How many completions of each prompt.", REPORT, short="-N", within=Range(1)
+    )
     logprobs: int | None = option(
         None, "Add to records each token's log-probability in the model's own distribution, and "
-        "those of the N likeliest.", REPORT, kind=WHOLE, within=Range(0, 20), settable=False,
+        "those of the N likeliest.", REPORT, within=Range(0, 20),
     )  # fmt: skip
 
 
@@ -269,39 +260,31 @@ class TextConfig(Group):
     """How the user's text is read."""
 
     allow_special: bool = option(
-        False, "Read <|endoftext|> in the text as the token, not as text. Default: as text.",
-        REPORT, kind=SWITCH, settable=False,
-    )  # fmt: skip
+        False, "Read <|endoftext|> in the text as the token, not as text. Default: as text.", REPORT
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportConfig(Group):
     """What is reported beside the result."""
 
-    stats: bool = option(
-        False, "Report speed, memory and conditions on stderr.", REPORTING, kind=SWITCH
-    )
-    quiet: bool = option(
-        False, "No notes and no progress on stderr.", REPORTING, kind=SWITCH, short="-q"
-    )
+    stats: bool = setting(False, "Report speed, memory and conditions on stderr.", REPORTING)
+    quiet: bool = setting(False, "No notes and no progress on stderr.", REPORTING, short="-q")
 
 
 def json_option(help: str) -> Any:  # noqa: A002
     """Declare --json, with a command's own help."""
-    return option(False, help, REPORT, kind=SWITCH, settable=False)
+    return option(False, help, REPORT)
 
 
 def file_option(default: Any, help: str, usual: str) -> Any:  # noqa: A002
-    """Declare --file, with a command's own help; repeatable where the default is a tuple."""
-    return option(
-        default, help, REPORT,
-        kind=FILE, short="-f", repeatable=default == (), usual=usual, settable=False,
-    )  # fmt: skip
+    """Declare --file, with a command's own help."""
+    return option(default, help, REPORT, short="-f", usual=usual)
 
 
 def output_option(help: str = "Write the result to FILE, whole or not at all; - is stdout.") -> Any:  # noqa: A002
     """Declare --output."""
-    return option(None, help, REPORT, kind=FILE, short="-o", usual="stdout", settable=False)
+    return option(None, help, REPORT, short="-o", usual="stdout")
 
 
 # The options that a single prompt of a batch can have of its own.
@@ -309,7 +292,7 @@ OF_A_PROMPT: Final = (
     SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig, SampleConfig,
     TextConfig,
 )  # fmt: skip
-# The options that the environment and the config file can hold, where they are `settable`.
+# The options that the environment and the config file can hold, as far as they are a `setting`.
 SETTABLE: Final = (
     ModelConfig, SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig,
     ReportConfig,

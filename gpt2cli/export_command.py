@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from gpt2cli.config import PRECISIONS, ModelConfig, ReportConfig, adapter_option
-from gpt2cli.option_kinds import SWITCH, one_of, option
+from gpt2cli.option_kinds import one_of, option
 from gpt2cli.options import complete_model, takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes
@@ -19,18 +19,12 @@ _EXPORT: Final = "Export"
 class ExportConfig:
     """How the checkpoint is converted."""
 
-    adapter: tuple[str, ...] = adapter_option(_EXPORT, settable=False)
+    adapter: tuple[str, ...] = adapter_option(_EXPORT)
     precision: str = option(
-        "fp32", "Precision of the weights; fp16 is for CUDA.", _EXPORT,
-        kind=one_of(PRECISIONS), settable=False,
-    )  # fmt: skip
-    check: bool = option(
-        False, "Check the graph at all positions, not only at a few.", _EXPORT,
-        kind=SWITCH, settable=False,
-    )  # fmt: skip
-    force: bool = option(
-        False, "Replace an existing model folder.", _EXPORT, kind=SWITCH, settable=False
+        "fp32", "Precision of the weights; fp16 is for CUDA.", _EXPORT, kind=one_of(PRECISIONS)
     )
+    check: bool = option(False, "Check the graph at all positions, not only at a few.", _EXPORT)
+    force: bool = option(False, "Replace an existing model folder.", _EXPORT)
 
 
 @takes(

@@ -15,7 +15,7 @@ from gpt2cli.config import (
     json_option,
     values_of,
 )
-from gpt2cli.option_kinds import NAME, SWITCH, WHOLE, Range, one_of, option
+from gpt2cli.option_kinds import NAME, Range, one_of, option, setting
 from gpt2cli.options import Command, complete_cached, complete_model, takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes, confirm
@@ -45,15 +45,14 @@ class PullConfig:
     """What is pulled."""
 
     revision: str | None = option(
-        None, "Branch, tag or commit to pull.", _EXPORT,
-        kind=NAME, metavar="REV", usual="main", settable=False,
-    )  # fmt: skip
+        None, "Branch, tag or commit to pull.", _EXPORT, kind=NAME, metavar="REV", usual="main"
+    )
     step: int | None = option(
         None, "Step of a folder with several TensorFlow checkpoints.", _EXPORT,
-        kind=WHOLE, within=Range(0), usual="the newest", settable=False,
+        within=Range(0), usual="the newest",
     )  # fmt: skip
-    adapter: tuple[str, ...] = adapter_option(_EXPORT, settable=False)
-    precision: str = option(
+    adapter: tuple[str, ...] = adapter_option(_EXPORT)
+    precision: str = setting(
         AUTO, "Precision of the weights.", _EXPORT,
         kind=one_of((AUTO, *PRECISIONS)), usual="auto: what generate uses here",
     )  # fmt: skip
@@ -64,17 +63,15 @@ class Filter:
     """Which exports of a model are meant."""
 
     revision: str | None = option(
-        None, "Only exports of this commit.", _EXPORT,
-        kind=NAME, metavar="COMMIT", usual="any", settable=False,
-    )  # fmt: skip
+        None, "Only exports of this commit.", _EXPORT, kind=NAME, metavar="COMMIT", usual="any"
+    )
     step: int | None = option(
         None, "Only exports of this step of a TensorFlow checkpoint.", _EXPORT,
-        kind=WHOLE, within=Range(0), usual="any", settable=False,
+        within=Range(0), usual="any",
     )  # fmt: skip
     precision: str | None = option(
-        None, "Only exports in this precision.", _EXPORT,
-        kind=one_of(PRECISIONS), usual="any", settable=False,
-    )  # fmt: skip
+        None, "Only exports in this precision.", _EXPORT, kind=one_of(PRECISIONS), usual="any"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +85,7 @@ class Output:
 class Confirmation:
     """Whether the user is asked."""
 
-    yes: bool = option(
-        False, "Do not ask for confirmation.", REPORT, kind=SWITCH, short="-y", settable=False
-    )
+    yes: bool = option(False, "Do not ask for confirmation.", REPORT, short="-y")
 
 
 models = typer.Typer(

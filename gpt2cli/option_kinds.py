@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,6 +134,7 @@ DEVICE: Final = Kind(
     "auto, cpu, cuda or cuda:N", _parse_device, (str,), "auto|cpu|cuda|cuda:N",
     choices=("auto", "cpu", "cuda"), convert=_parse_device,
 )  # fmt: skip
+_BY_TYPE: Final = {bool: SWITCH, int: WHOLE, float: NUMBER, Path: FILE}
 
 
 def one_of(values: Iterable[str]) -> Kind:
@@ -166,7 +168,7 @@ class Option:
     usual: str = ""  # the default in words, where the value itself would not do
     repeatable: bool = False
     auto: str = ""  # a word that means the default, as if the option were left out
-    settable: bool = True  # in the environment and the config file
+    settable: bool = False  # in the environment and the config file
     hugging_face: str = ""  # its key in generation_config.json
     metavar: str = ""
     field: str = ""
@@ -291,9 +293,19 @@ class Option:
 
 
 def option(default: Any, help: str, panel: str, **more: Any) -> Any:  # noqa: A002
-    """Declare an option as a field of a dataclass."""
-    declared = Option(default=default, help=help, panel=panel, **more)
-    return dataclasses.field(default=default, metadata={"option": declared})
+    """Declare an option of the command line as a field of a dataclass.
+
+    `more` are fields of `Option`. A tuple is repeatable; switches, numbers and files are of the
+    kind that the field's type says.
+    """
+    return dataclasses.field(
+        default=default, metadata={"option": {"help": help, "panel": panel, **more}}
+    )
+
+
+def setting(default: Any, help: str, panel: str, **more: Any) -> Any:  # noqa: A002
+    """Declare an option that the environment and the config file can hold too."""
+    return option(default, help, panel, settable=True, **more)
 
 
 def options_of(group: type[Any]) -> tuple[Option, ...]:
@@ -303,11 +315,16 @@ def options_of(group: type[Any]) -> tuple[Option, ...]:
 
 @functools.cache
 def _find_options(group: Any) -> tuple[Option, ...]:
-    return tuple(
-        dataclasses.replace(field.metadata["option"], field=field.name)
-        for field in dataclasses.fields(group)
-        if "option" in field.metadata
-    )
+    return tuple(_make(field) for field in dataclasses.fields(group) if "option" in field.metadata)
+
+
+def _make(field: dataclasses.Field[Any]) -> Option:
+    types = typing.get_args(field.type) or (field.type,)  # of `int | None` and `tuple[int, ...]`
+    by_type = {
+        "kind": next((_BY_TYPE[one] for one in types if one in _BY_TYPE), None),
+        "repeatable": typing.get_origin(field.type) is tuple,
+    }
+    return Option(**by_type | field.metadata["option"], default=field.default, field=field.name)
 
 
 def check_ranges(group: Any) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from gpt2cli.config import REPORT, ModelConfig, ReportConfig, TextConfig, file_option, json_option
 from gpt2cli.errors import PromptError, UsageError, shorten
-from gpt2cli.option_kinds import SWITCH, option
+from gpt2cli.option_kinds import option
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 from gpt2cli.spelling import describe_piece, format_in_parts, join_in_parts, quote_piece
@@ -36,17 +36,10 @@ class InputOutput:
         UsageError: if more than one form is given.
     """
 
-    decode: bool = option(
-        False, "Turn ids into text. Default: text into ids.", REPORT,
-        kind=SWITCH, short="-d", settable=False,
-    )  # fmt: skip
+    decode: bool = option(False, "Turn ids into text. Default: text into ids.", REPORT, short="-d")
     file: Path | None = file_option(None, "Read from FILE; - is stdin.", "the arguments, or stdin")
-    ids: bool = option(
-        False, "Print only the ids, on one line.", REPORT, kind=SWITCH, settable=False
-    )
-    count: bool = option(
-        False, "Print how many tokens there are.", REPORT, kind=SWITCH, settable=False
-    )
+    ids: bool = option(False, "Print only the ids, on one line.", REPORT)
+    count: bool = option(False, "Print how many tokens there are.", REPORT)
     json: bool = json_option("Print one JSON record.")
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from gpt2cli.config import MOST_SLOTS, REPORT
-from gpt2cli.option_kinds import FILE, SWITCH, WHOLE, Range, one_of, option
+from gpt2cli.option_kinds import Range, one_of, option
 
 _TEXT: Final = "text"
 
@@ -16,33 +16,28 @@ class InputOutput:
 
     file: Path | None = option(
         None, "Read from FILE, like the argument; - is stdin.", REPORT,
-        kind=FILE, short="-f", usual="the argument, or stdin", settable=False,
+        short="-f", usual="the argument, or stdin",
     )  # fmt: skip
     jsonl: bool = option(
         False, 'Records are JSON objects: {"prompt": …}, with "id" and any option by its long name '
         "with underscores. Default: for a FILE named .jsonl; else lines are prompts.", REPORT,
-        kind=SWITCH, settable=False,
     )  # fmt: skip
     null: bool = option(
-        False, "Input records end with NUL. Default: with a newline.", REPORT,
-        kind=SWITCH, short="-0", settable=False,
-    )  # fmt: skip
+        False, "Input records end with NUL. Default: with a newline.", REPORT, short="-0"
+    )
     format: str = option(
-        "jsonl", r"Write JSON records, or completions alone, one per line, newlines as \n.",
-        REPORT, kind=one_of(("jsonl", _TEXT)), settable=False,
+        "jsonl", r"Write JSON records, or completions alone, one per line, newlines as \n.", REPORT,
+        kind=one_of(("jsonl", _TEXT)),
     )  # fmt: skip
     output: Path | None = option(
-        None, "Write to FILE, with FILE.resume.json beside it.", REPORT,
-        kind=FILE, short="-o", usual="stdout", settable=False,
-    )  # fmt: skip
+        None, "Write to FILE, with FILE.resume.json beside it.", REPORT, short="-o", usual="stdout"
+    )
     resume: bool = option(
-        False, "Continue the run that was writing to --output. Default: start over.", REPORT,
-        kind=SWITCH, settable=False,
-    )  # fmt: skip
+        False, "Continue the run that was writing to --output. Default: start over.", REPORT
+    )
     batch_size: int | None = option(
         None, "How many records run at once.", REPORT,
-        kind=WHOLE, within=Range(1, MOST_SLOTS), auto="auto", usual="auto: by cores and memory",
-        settable=False,
+        within=Range(1, MOST_SLOTS), auto="auto", usual="auto: by cores and memory",
     )  # fmt: skip
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpt2cli.config import MOST_SLOTS, json_option
-from gpt2cli.option_kinds import WHOLE, Range, option
+from gpt2cli.option_kinds import Range, option
 
 _BENCH: Final = "Measuring"
 
@@ -13,17 +13,14 @@ _BENCH: Final = "Measuring"
 class BenchConfig:
     """What is measured, how often, and how it is shown."""
 
-    rounds: int = option(
-        5, "How often each thing is measured.", _BENCH, kind=WHOLE, within=Range(1), settable=False
-    )
+    rounds: int = option(5, "How often each thing is measured.", _BENCH, within=Range(1))
     prompt_length: tuple[int, ...] = option(
         (), "Tokens of a prompt whose prefill is measured; repeatable.", _BENCH,
-        kind=WHOLE, within=Range(1, words="1 or more, up to the model's context"), repeatable=True,
-        usual="32, 128 and 512, as far as the context goes", settable=False,
+        within=Range(1, words="1 or more, up to the model's context"),
+        usual="32, 128 and 512, as far as the context goes",
     )  # fmt: skip
     batch_size: tuple[int, ...] = option(
         (1, 8, 16), "How many rows are decoded at once; repeatable.", _BENCH,
-        kind=WHOLE, within=Range(1, MOST_SLOTS), repeatable=True, usual="1, 8 and 16",
-        settable=False,
+        within=Range(1, MOST_SLOTS), usual="1, 8 and 16",
     )  # fmt: skip
     json: bool = json_option("Print one JSON record, not a table.")

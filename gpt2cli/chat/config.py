@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from gpt2cli.config import AUTO, REPORT
-from gpt2cli.option_kinds import FILE, SWITCH, TEXT, one_of, option
+from gpt2cli.option_kinds import TEXT, one_of, option
 
 _CHAT: Final = "Conversation"
 
@@ -15,26 +15,21 @@ class ChatConfig:
     """Who speaks, in what form the model sees it, and where it is kept."""
 
     user_name: str | None = option(
-        None, "Your name in the transcript.", _CHAT,
-        kind=TEXT, metavar="NAME", usual="User", settable=False,
-    )  # fmt: skip
+        None, "Your name in the transcript.", _CHAT, kind=TEXT, metavar="NAME", usual="User"
+    )
     bot_name: str | None = option(
-        None, "The model's name in the transcript.", _CHAT,
-        kind=TEXT, metavar="NAME", usual="Bot", settable=False,
-    )  # fmt: skip
+        None, "The model's name in the transcript.", _CHAT, kind=TEXT, metavar="NAME", usual="Bot"
+    )
     system: str | None = option(
-        None, "Text before the conversation, kept when old turns are dropped.", _CHAT,
-        kind=TEXT, settable=False,
-    )  # fmt: skip
+        None, "Text before the conversation, kept when old turns are dropped.", _CHAT, kind=TEXT
+    )
     template: str = option(
         AUTO, "Form in which the model sees the conversation: lines that begin with a name, or "
         "DialoGPT's.", _CHAT, kind=one_of((AUTO, "transcript", "dialogpt")),
-        usual="auto: DialoGPT's if the model's config.json says so", settable=False,
+        usual="auto: DialoGPT's if the model's config.json says so",
     )  # fmt: skip
     session: Path | None = option(
         None, "Keep the conversation in FILE after each turn, and continue it the next time.",
-        _CHAT, kind=FILE, usual="none: it is not saved", settable=False,
+        _CHAT, usual="none: it is not saved",
     )  # fmt: skip
-    json: bool = option(
-        False, "Print one JSON record per turn, not text.", REPORT, kind=SWITCH, settable=False
-    )
+    json: bool = option(False, "Print one JSON record per turn, not text.", REPORT)

@@ -10,7 +10,7 @@ import typer
 
 from gpt2cli.config import REPORT, ModelConfig, ReportConfig
 from gpt2cli.errors import ExitCode
-from gpt2cli.option_kinds import SWITCH, option
+from gpt2cli.option_kinds import option
 from gpt2cli.options import spell_flag, takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.tables import format_size
@@ -27,12 +27,8 @@ _ABSENT: Final = "No such file"
 class DoctorConfig:
     """What is checked, and how it is shown."""
 
-    verify: bool = option(
-        False, "Read every model whole, to find damage.", REPORT, kind=SWITCH, settable=False
-    )
-    json: bool = option(
-        False, "Print one JSON record, not lines.", REPORT, kind=SWITCH, settable=False
-    )
+    verify: bool = option(False, "Read every model whole, to find damage.", REPORT)
+    json: bool = option(False, "Print one JSON record, not lines.", REPORT)
 
 
 @takes(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpt2cli.config import REPORT, file_option, json_option, output_option
-from gpt2cli.option_kinds import SWITCH, TEXT, option
+from gpt2cli.option_kinds import TEXT, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,11 +15,11 @@ class InputOutput:
         None, "Read the prompt from FILE; - is stdin.", "the argument, or stdin"
     )
     separator: str = option(
-        "---", r"Line between samples; \n and \t are understood.", REPORT, kind=TEXT, settable=False
+        "---", r"Line between samples; \n and \t are understood.", REPORT, kind=TEXT
     )
     echo: bool = option(
         True, "Print the prompt before its completion. Default --echo; --no-echo: the completion "
-        "alone.", REPORT, kind=SWITCH, settable=False,
+        "alone.", REPORT,
     )  # fmt: skip
     json: bool = json_option("Print one JSON record per sample, not text.")
     output: Path | None = output_option()

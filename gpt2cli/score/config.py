@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from gpt2cli.config import file_option, json_option, output_option
-from gpt2cli.option_kinds import WHOLE, Range, option
+from gpt2cli.option_kinds import Range, option
 
 _SCORING: Final = "Scoring"
 
@@ -17,12 +17,12 @@ class ScoringConfig:
     stride: int | None = option(
         None, "Distance in tokens between the starts of a long text's windows. A smaller one gives "
         "more context and is slower.", _SCORING,
-        kind=WHOLE, within=Range(1, words="1 or more, and less than the model's context"),
-        usual="half of the context", settable=False,
+        within=Range(1, words="1 or more, and less than the model's context"),
+        usual="half of the context",
     )  # fmt: skip
     top: int = option(
         0, "Also tell the N likeliest tokens at each index.", _SCORING,
-        kind=WHOLE, within=Range(0), off="0: off", settable=False,
+        within=Range(0), off="0: off",
     )  # fmt: skip
 
 

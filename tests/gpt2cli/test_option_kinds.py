@@ -174,7 +174,7 @@ def test_a_word_for_the_default_is_as_if_nothing_were_given() -> None:
 
 @pytest.mark.parametrize(
     ("options", "negatable"),
-    [({}, True), ({"settable": False}, False), ({"settable": False, "default": True}, True)],
+    [({"settable": True}, True), ({}, False), ({"default": True}, True)],
 )
 def test_a_switch_that_may_be_on_already_can_be_turned_off(
     options: dict[str, Any], negatable: bool
