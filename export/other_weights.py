@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+# Tried with TensorFlow 2.19 and Flax 0.12. transformers 4.57 can no longer save what it read so
+# ("Cannot copy out of meta tensor"), and 5 does not read it.
 _BY_TRANSFORMERS: Final = (
-    'transformers 4 converts it: GPT2LMHeadModel.from_pretrained("{source}", {option}=True)'
+    'transformers 4.46 converts it: GPT2LMHeadModel.from_pretrained("{source}", {option}=True)'
     '.save_pretrained("FOLDER"); add the tokenizer\'s files, and name FOLDER'
 )
 _ORIGIN: Final = "name the model that it was made from"

@@ -27,12 +27,12 @@ _LOAD = "GPT2LMHeadModel.from_pretrained"
         (
             ["config.json", "tf_model.h5"],
             "tf_model.h5 (weights of Keras)",
-            f'transformers 4 converts it: {_LOAD}("{_REPO}", from_tf=True)',
+            f'transformers 4.46 converts it: {_LOAD}("{_REPO}", from_tf=True)',
         ),
         (
             ["config.json", "flax_model.msgpack"],
             "flax_model.msgpack (weights of Flax)",
-            f'transformers 4 converts it: {_LOAD}("{_REPO}", from_flax=True)',
+            f'transformers 4.46 converts it: {_LOAD}("{_REPO}", from_flax=True)',
         ),
         (
             ["README.md", "story.Q4_K_M.gguf", "story.Q8_0.gguf"],
