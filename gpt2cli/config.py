@@ -1,7 +1,7 @@
 """THE TABLE: every option that several commands share, declared once, in groups.
 
 A group is a frozen dataclass that is checked when it is built. What a command alone has is declared
-with the command, in the same way. `gpt2cli.option_kinds` says what a declaration holds.
+with the command, in the same way. `gpt2cli.declarations` says what a declaration holds.
 
 To add a sampling option: declare it in `SamplingConfig`, and compute it in `gpt2cli.sampling`.
 """
@@ -10,19 +10,8 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
-from gpt2cli.option_kinds import (
-    BIAS,
-    DEVICE,
-    NAME,
-    PATTERN,
-    SCHEMA,
-    TEXT,
-    Range,
-    check_ranges,
-    one_of,
-    option,
-    setting,
-)
+from gpt2cli.declarations import check_ranges, option, setting
+from gpt2cli.option_kinds import BIAS, DEVICE, NAME, PATTERN, SCHEMA, TEXT, Range, one_of
 from gpt2cli.option_rules import check_together, given_constraints
 
 # The panels of --help.

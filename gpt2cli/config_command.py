@@ -7,8 +7,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from gpt2cli.config import ConstraintConfig, ReportConfig, json_option
+from gpt2cli.declarations import Option
 from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import BIAS, Option, from_bytes
+from gpt2cli.option_kinds import BIAS, from_bytes
 from gpt2cli.options import Command, Offer, complete_option, takes
 from gpt2cli.settings import (
     Given,

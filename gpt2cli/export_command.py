@@ -7,7 +7,8 @@ from typing import Annotated, Final
 import typer
 
 from gpt2cli.config import PRECISIONS, ModelConfig, ReportConfig, adapter_option
-from gpt2cli.option_kinds import one_of, option
+from gpt2cli.declarations import option
+from gpt2cli.option_kinds import one_of
 from gpt2cli.options import complete_model, takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes

@@ -15,7 +15,8 @@ from gpt2cli.config import (
     json_option,
     values_of,
 )
-from gpt2cli.option_kinds import NAME, Range, one_of, option, setting
+from gpt2cli.declarations import option, setting
+from gpt2cli.option_kinds import NAME, Range, one_of
 from gpt2cli.options import Command, complete_cached, complete_model, takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes, confirm

@@ -13,8 +13,9 @@ import typer
 from typer.core import TyperCommand
 
 from export.small_files import ReadError, parse_json, read_text
+from gpt2cli.declarations import Option, options_of
 from gpt2cli.errors import UsageError, shorten
-from gpt2cli.option_kinds import FILE, SCHEMA, SWITCH, Option, from_bytes, options_of
+from gpt2cli.option_kinds import FILE, SCHEMA, SWITCH, from_bytes
 from gpt2cli.settings import Given, Settings, find_settings, naming_origin
 
 Function = Callable[..., None]

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from gpt2cli.config import SETTABLE
+from gpt2cli.declarations import Option, options_of
 from gpt2cli.errors import Gpt2Error, ModelError, UsageError
-from gpt2cli.option_kinds import Option, from_bytes, options_of
+from gpt2cli.option_kinds import from_bytes
 from gpt2cli.option_rules import TAKES_PLACE_OF, check_together
 from gpt2cli.user_settings import config_file, read_config, read_variable, variable_of
 

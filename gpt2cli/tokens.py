@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from gpt2cli.config import REPORT, ModelConfig, ReportConfig, TextConfig, file_option, json_option
+from gpt2cli.declarations import option
 from gpt2cli.errors import PromptError, UsageError, shorten
-from gpt2cli.option_kinds import option
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 from gpt2cli.spelling import describe_piece, format_in_parts, join_in_parts, quote_piece

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from gpt2cli.config import MOST_SLOTS, REPORT
-from gpt2cli.option_kinds import Range, one_of, option
+from gpt2cli.declarations import option
+from gpt2cli.option_kinds import Range, one_of
 
 _TEXT: Final = "text"
 

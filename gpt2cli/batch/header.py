@@ -6,9 +6,9 @@ from importlib import metadata
 from typing import Any
 
 from gpt2cli.config import ModelConfig, ReportConfig
+from gpt2cli.declarations import options_of
 from gpt2cli.errors import UsageError
 from gpt2cli.loading import LoadedModel
-from gpt2cli.option_kinds import options_of
 from gpt2cli.settings import Settings
 
 Header = Mapping[str, Any]

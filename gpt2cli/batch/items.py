@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from export.small_files import ReadError, decode, find_half_pair, parse_json
 from gpt2cli.config import OF_A_PROMPT
+from gpt2cli.declarations import options_of
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
 from gpt2cli.generation.requests import PreparedRequest, Request, make_request, prepare
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.option_kinds import options_of
 from gpt2cli.sampling.random import seed_of
 from gpt2cli.settings import Given, Settings
 from gpt2cli.tokenizer import Tokenizer

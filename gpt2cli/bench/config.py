@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpt2cli.config import MOST_SLOTS, json_option
-from gpt2cli.option_kinds import Range, option
+from gpt2cli.declarations import option
+from gpt2cli.option_kinds import Range
 
 _BENCH: Final = "Measuring"
 

@@ -13,8 +13,9 @@ from gpt2cli.chat.conversation import (
 from gpt2cli.chat.dialogue import Dialogue
 from gpt2cli.chat.editor import edit
 from gpt2cli.config import GenerationConfig, SamplingConfig, SeedConfig
+from gpt2cli.declarations import Option, options_of
 from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import SWITCH, Option, options_of
+from gpt2cli.option_kinds import SWITCH
 from gpt2cli.settings import Given, Settings, find_settings
 
 _GROUPS: Final = (SamplingConfig, SeedConfig, GenerationConfig)

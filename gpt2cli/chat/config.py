@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from gpt2cli.config import AUTO, REPORT
-from gpt2cli.option_kinds import TEXT, one_of, option
+from gpt2cli.declarations import option
+from gpt2cli.option_kinds import TEXT, one_of
 
 _CHAT: Final = "Conversation"
 

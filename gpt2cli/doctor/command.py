@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from gpt2cli.config import REPORT, ModelConfig, ReportConfig
+from gpt2cli.declarations import option
 from gpt2cli.errors import ExitCode
-from gpt2cli.option_kinds import option
 from gpt2cli.options import spell_flag, takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.tables import format_size

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpt2cli.config import REPORT, file_option, json_option, output_option
-from gpt2cli.option_kinds import TEXT, option
+from gpt2cli.declarations import option
+from gpt2cli.option_kinds import TEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from gpt2cli.config import file_option, json_option, output_option
-from gpt2cli.option_kinds import Range, option
+from gpt2cli.declarations import option
+from gpt2cli.option_kinds import Range
 
 _SCORING: Final = "Scoring"
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from gpt2cli.app import app
 from gpt2cli.config import ModelConfig
-from gpt2cli.option_kinds import options_of
+from gpt2cli.declarations import options_of
 from gpt2cli.options import complete_cached, complete_model, complete_option
 from gpt2cli.store.names import HUB_ALIASES
 

@@ -16,8 +16,9 @@ from gpt2cli.config import (
     SamplingConfig,
     values_of,
 )
+from gpt2cli.declarations import Option, options_of
 from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import BIAS, NUMBER, WHOLE, Option, options_of
+from gpt2cli.option_kinds import BIAS, NUMBER, WHOLE
 from gpt2cli.option_rules import check_together
 
 SMALLEST = 5e-324

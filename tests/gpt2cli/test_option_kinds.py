@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from gpt2cli.config import LIMITS, ConstraintConfig, GenerationConfig, ModelConfig, SamplingConfig
+from gpt2cli.declarations import Option, options_of
 from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import SWITCH, WHOLE, Option, Range, from_bytes, options_of, unescape
+from gpt2cli.option_kinds import SWITCH, WHOLE, Range, from_bytes, unescape
 
 OPTIONS = {
     option.field: option

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gpt2cli.config import OF_A_PROMPT, GenerationConfig, ModelConfig, Overflow, SamplingConfig
+from gpt2cli.declarations import options_of
 from gpt2cli.errors import ModelError, UsageError
-from gpt2cli.option_kinds import options_of
 from gpt2cli.settings import Given, Settings
 
 OPTIONS = {o.field: o for group in (*OF_A_PROMPT, ModelConfig) for o in options_of(group)}

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from gpt2cli.batch.items import BatchItem, InputReader, ItemParser, ItemSource
 from gpt2cli.config import OF_A_PROMPT
+from gpt2cli.declarations import options_of
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.option_kinds import options_of
 from gpt2cli.settings import Given, Settings
 from gpt2cli.tokenizer import Tokenizer
 

@@ -12,8 +12,8 @@ from gpt2cli.chat.chat import Chat, Exchange
 from gpt2cli.chat.commands import all_options
 from gpt2cli.chat.conversation import Conversation
 from gpt2cli.config import SamplingConfig, TextConfig, values_of
+from gpt2cli.declarations import options_of
 from gpt2cli.generation.interfaces import LogitsEngine
-from gpt2cli.option_kinds import options_of
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.settings import Given, Settings
 from gpt2cli.tokenizer import Tokenizer

@@ -6,8 +6,9 @@ from typing import Final
 import pytest
 
 from gpt2cli.chat.commands import all_options, change_setting, describe_settings, find_option
+from gpt2cli.declarations import Option
 from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import NUMBER, SWITCH, WHOLE, Kind, Option
+from gpt2cli.option_kinds import NUMBER, SWITCH, WHOLE, Kind
 from gpt2cli.options import spell_flag
 from gpt2cli.settings import Settings
 from tests.gpt2cli.runner import error_line, invoke
