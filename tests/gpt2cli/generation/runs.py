@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt2cli.config import BeamConfig, GenerationConfig, Overflow, SamplingConfig
-from gpt2cli.generation.interfaces import Chunk, Finish, FinishReason, LogitsEngine
+from gpt2cli.config import BeamConfig, GenerationConfig, SamplingConfig
+from gpt2cli.generation.interfaces import Chunk, Finish, LogitsEngine
 from gpt2cli.generation.loop import Loop, generate
 from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.sampling.sampler import Sampler
@@ -103,34 +103,6 @@ def run(
     if isinstance(engine, ScriptedEngine):
         assert engine.slots == []
     return joined
-
-
-def end_plainly(
-    prepared: PreparedRequest, ids: Sequence[int], limit: int, cut: int = 0
-) -> tuple[str, Finish] | None:
-    """Return the completion if it ends after these ids, by the rules alone."""
-    config, prompt_tokens = prepared.request.generation, len(prepared.prompt_ids)
-    text = "".join(chr(32 + i) if i < 95 else "\n" for i in ids if i != EOS)
-    last = ids[-1] if ids else None
-    ending = [stop for stop in config.stop if last != EOS and text.endswith(stop)]
-    stop, count = max(ending, key=len, default=None), len(ids)
-    if last == EOS and not config.ignore_eos:
-        reason, count = FinishReason.STOP, count - 1
-    elif stop is not None:
-        reason, text = FinishReason.STOP, text[: len(text) - len(stop)]
-    elif count == config.max_new_tokens:
-        reason = FinishReason.LENGTH
-    elif prompt_tokens + count >= limit and config.overflow is not Overflow.SLIDE:
-        reason = FinishReason.CONTEXT
-    else:
-        return None
-    return text, Finish(
-        reason=reason,
-        stop_sequence=stop,
-        prompt_tokens=prompt_tokens,
-        completion_tokens=count,
-        truncated_prompt_tokens=cut,
-    )
 
 
 class ScriptedSource:

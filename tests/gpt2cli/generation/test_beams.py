@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gpt2cli.config import SamplingConfig
@@ -19,9 +17,9 @@ from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.beams import BeamSearch
-from gpt2cli.generation.interfaces import Finish, FinishReason
+from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.generation.loop import generate
-from gpt2cli.generation.requests import PreparedRequest, Request, prepare
+from gpt2cli.generation.requests import PreparedRequest, prepare
 from gpt2cli.model_folder import ModelFolder, read_model_folder
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
@@ -29,11 +27,8 @@ from tests.checkpoints import BYTE_COUNT, TokenizerKind, write_tokenizer
 from tests.gpt2cli.folders import bare_folder
 from tests.gpt2cli.generation.runs import (
     EOS,
-    LOGITS_OF,
     VOCAB_SIZE,
-    Joined,
     ScriptedSource,
-    end_plainly,
     join,
     make_engine,
     make_request,
@@ -73,9 +68,7 @@ def test_a_search_finds_what_transformers_finds(
     model_folders: ModelFolders, case: BeamCase
 ) -> None:
     """In order of their scores; one beam is a greedy sample. Every id has a text."""
-    kind: TokenizerKind = (
-        "filled" if case.shape.vocab_size > BYTE_COUNT else "bytes"
-    )  # all have text
+    kind: TokenizerKind = "filled" if case.shape.vocab_size > BYTE_COUNT else "bytes"
     folder = read_model_folder(model_folders(case.shape, config=config_of(case), tokenizer=kind))
     engine = Engine(folder, Device("cpu"), max_slots=case.beams, threads=1)
     sampler = Sampler(folder.missing_ids)
@@ -83,86 +76,6 @@ def test_a_search_finds_what_transformers_finds(
     ids = [tuple(one.token_id for one in finish.logprobs or ()) for _, finish in found.values()]
     assert ids == stored_ids(case)
     assert engine.lengths == ()
-
-
-# What the rules say
-
-
-def search_plainly(prepared: PreparedRequest, limit: int) -> list[tuple[str, Finish]]:
-    """Search by the rules alone: no slots, no streaming, every text from the beginning."""
-    config, search = prepared.request.generation, prepared.request.search
-    beams: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-    found: list[tuple[float, tuple[str, Finish]]] = []
-    for length in range(1, config.max_new_tokens + 1):
-        candidates = []
-        for place, (total, ids) in enumerate(beams):
-            logits = LOGITS_OF([*prepared.prompt_ids, *ids]).astype(np.float64)
-            logprobs = (logits - np.log(np.exp(logits).sum())).astype(np.float32)
-            candidates += [(-(total + float(p)), place, i) for i, p in enumerate(logprobs)]
-        going_on = []
-        for rank, (negative, place, token_id) in enumerate(sorted(candidates)[: 2 * search.beams]):
-            ids = (*beams[place][1], token_id)
-            result = end_plainly(prepared, ids, limit)
-            if result is None:
-                going_on.append((-negative, ids))
-            elif rank < search.beams:
-                found.append((-negative / length**search.length_penalty, result))
-        beams = going_on[: search.beams]
-        found = sorted(found, key=lambda one: -one[0])[: search.beams]
-        full = len(found) == search.beams
-        if not beams or (full and beams[0][0] / length**search.length_penalty <= found[-1][0]):
-            break
-    return [result for _, result in found]
-
-
-@st.composite
-def requests_of(draw: st.DrawFn, index: int, fewest: int = 1) -> Request:
-    """Draw a request with a prompt of up to four `a` and `b`: a search, or samples."""
-    beams = draw(st.integers(fewest, 4))
-    return make_request(
-        draw(st.text("ab", max_size=4)),
-        sampling=SamplingConfig(),
-        beams=beams,
-        penalty=draw(st.sampled_from([0.0, 1.0, 2.0, -1.0])),
-        samples=draw(st.integers(1, beams)) if beams > 1 else draw(st.integers(1, 3)),
-        index=index,
-        max_new_tokens=draw(st.integers(0, 8)),
-        stop=tuple(draw(st.lists(st.text("ab", min_size=1, max_size=3), max_size=2))),
-        ignore_eos=draw(st.booleans()),
-    )
-
-
-@settings(max_examples=60)
-@given(request=requests_of(0, fewest=2), limit=st.sampled_from([5, 16]))
-def test_a_search_finds_what_the_rules_say(
-    ascii_tokenizer: Tokenizer, request: Request, limit: int
-) -> None:
-    """Any search in just as many slots as it has beams; without a token to draw it takes none."""
-    engine = make_engine(max_slots=request.search.beams, n_positions=limit)
-    results = run(engine, ascii_tokenizer, request)
-    assert list(results) == [(0, number) for number in range(request.samples)]
-    if request.generation.max_new_tokens == 0:
-        assert {text for text, _ in results.values()} == {""}
-        assert engine.calls == []
-        return
-    expected = search_plainly(prepare(request, ascii_tokenizer, engine.shape), limit)
-    assert list(results.values()) == expected[: request.samples]
-
-
-BATCHES = st.integers(1, 6).flatmap(lambda count: st.tuples(*map(requests_of, range(count))))
-
-
-@settings(max_examples=30)
-@given(batch=BATCHES, max_slots=st.integers(1, 7))
-def test_any_batch_yields_what_each_request_yields_alone(
-    ascii_tokenizer: Tokenizer, batch: tuple[Request, ...], max_slots: int
-) -> None:
-    """In any number of slots, also fewer than a search has beams; nothing waits for ever."""
-    together = run(make_engine(max_slots=max_slots), ascii_tokenizer, *batch)
-    alone: Joined = {}
-    for request in batch:
-        alone |= run(make_engine(max_slots=request.search.beams), ascii_tokenizer, request)
-    assert together == alone
 
 
 def rank(**logits: float) -> NDArray[np.float32]:

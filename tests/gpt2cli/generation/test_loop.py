@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -22,17 +22,14 @@ from gpt2cli.generation.loop import Loop, generate
 from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.model_folder import ModelFolder, read_model_folder
 from gpt2cli.sampling.constraints import Constraint
-from gpt2cli.sampling.history import History
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.generation.runs import (
-    LOGITS_OF,
     PLAIN,
     VOCAB_SIZE,
     Joined,
     ScriptedSource,
-    end_plainly,
     join,
     make_engine,
     make_request,
@@ -178,9 +175,11 @@ def test_a_sample_that_has_slid_lends_no_prefix(ascii_tokenizer: Tokenizer) -> N
     assert extended(engine).count((65, 66, 67, 68)) == 2
 
 
-def test_a_request_for_nothing_takes_no_slot(ascii_tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_request_for_nothing_takes_no_slot(ascii_tokenizer: Tokenizer, beams: int) -> None:
     engine = make_engine(max_slots=2)
-    results = run(engine, ascii_tokenizer, make_request(max_new_tokens=0, samples=3))
+    request = make_request(max_new_tokens=0, samples=3, beams=beams)
+    results = run(engine, ascii_tokenizer, request)
     assert [text for text, _ in results.values()] == ["", "", ""]
     assert engine.calls == []
 
@@ -385,70 +384,6 @@ def test_nothing_is_lost_in_any_order(order: list[int]) -> None:
         left[sample] -= 1
         made.append(Chunk(0, sample, str(number), None if left[sample] else END))
     assert list(in_sample_order(made)) == sorted(made, key=lambda c: c.sample)
-
-
-# What a request yields depends on the request alone
-
-
-def generate_plainly(prepared: PreparedRequest, number: int, limit: int) -> tuple[str, Finish]:
-    """Make one sample of printable ASCII by the rules alone: no slots, no cache, no streaming."""
-    request, prompt_ids = prepared.request, prepared.prompt_ids
-    history = History(request.sampling, seed=request.seed, sample=number, prompt_ids=prompt_ids)
-    window, ids, cut = list(prompt_ids), list[int](), 0
-    while (ended := end_plainly(prepared, ids, limit, cut)) is None:
-        if len(window) >= limit:
-            window = window[-max(1, limit // 2) :]
-            cut = cut if ids else len(prompt_ids) - len(window)
-        [token_id] = Sampler().step(LOGITS_OF(window)[None], [history])
-        history.append(token_id)
-        window.append(token_id)
-        ids.append(token_id)
-    return ended
-
-
-@st.composite
-def requests_of(draw: st.DrawFn, index: int) -> Request:
-    """Draw a request of any kind with a prompt of up to ten `a` and `b`."""
-    return make_request(
-        draw(st.text("ab", max_size=10)),
-        sampling=SamplingConfig(
-            temperature=draw(st.sampled_from([0.0, 0.5, 1.0])),
-            top_k=draw(st.sampled_from([0, 2])),
-            repetition_penalty=draw(st.sampled_from([1.0, 1.2])),
-        ),
-        seed=draw(st.integers(0, 2)),
-        samples=draw(st.integers(1, 4)),
-        index=index,
-        max_new_tokens=draw(st.integers(0, 12)),
-        stop=tuple(draw(st.lists(st.text("ab", min_size=1, max_size=3), max_size=2))),
-        ignore_eos=draw(st.booleans()),
-        overflow=draw(st.sampled_from(Overflow)),
-    )
-
-
-BATCHES = st.integers(1, 5).flatmap(lambda count: st.tuples(*map(requests_of, range(count))))
-
-
-@settings(max_examples=150)
-@given(batch=BATCHES, max_slots=st.integers(1, 4), limit=st.sampled_from([1, 2, 3, 8]))
-def test_any_batch_yields_what_each_sample_yields_alone(
-    ascii_tokenizer: Tokenizer, batch: tuple[Request, ...], max_slots: int, limit: int
-) -> None:
-    """Any requests in any number of slots: each sample is that of the plain oracle."""
-    engine = make_engine(max_slots=max_slots, n_positions=limit)
-    prepared = []
-    for request in batch:
-        try:
-            prepared.append(prepare(request, ascii_tokenizer, engine.shape))
-        except PromptError:
-            continue
-    found = join(generate(engine, ascii_tokenizer, Sampler(), prepared))
-    assert engine.slots == []
-    assert found == {
-        (one.request.index, number): generate_plainly(one, number, limit)
-        for one in prepared
-        for number in range(one.request.samples)
-    }
 
 
 # With the real engine
