@@ -1,7 +1,7 @@
 """Keeps prefixes that several prompts begin with, beside the slots, while a run lasts."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,7 +54,7 @@ class Prefixes:
         if any(sequence.stepped) or not self._engine.keeps_cuts:
             return
         ids = tuple(sequence.window)
-        common = max((count_equal(other, ids) for other in self._prompts), default=0)
+        common = _find_common(ids, self._prompts)
         self._prompts.append(ids)
         known = [count_equal(prefix.ids, ids) for prefix in self._kept]
         if common < max(known, default=0) + _FEWEST_KEPT:
@@ -83,3 +83,12 @@ class Prefixes:
     def _drop(self, prefix: Prefix) -> None:
         self._kept.remove(prefix)
         self._engine.drop(prefix.saved)
+
+
+def _find_common(ids: Sequence[int], others: Iterable[Sequence[int]]) -> int:
+    """Return how many of the ids any of the others begins with."""
+    most = 0
+    for other in others:
+        if other[: most + 1] == ids[: most + 1]:  # most of them end here: this must be quick
+            most = count_equal(other, ids)
+    return most

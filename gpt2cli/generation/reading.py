@@ -34,7 +34,9 @@ def count_shared(
     ids: Sequence[int], stepped: Sequence[bool], others: Sequence[int], their: Sequence[bool]
 ) -> int:
     """Return how many ids both windows begin with, computed the same way."""
-    return min(count_equal(ids, others), count_equal(stepped, their))
+    shared = count_equal(ids, others)
+    is_same = stepped[:shared] == their[:shared]
+    return shared if is_same else count_equal(stepped, their)
 
 
 def find_start(stepped: Sequence[bool], shared: int, *, cuts: bool) -> int:

@@ -40,6 +40,9 @@ def find_source(
     """
     best, most = Source(), 0  # most: its ids, less what copying them costs
     for slot in (*free, *(slot for slot in range(len(held)) if slot not in free)):
+        more = sequence.window[: best.length + 1]
+        if held[slot].window[: len(more)] != more:  # most of them end here: this must be quick
+            continue
         found = _share(sequence, held[slot], slot, cuts=cuts)
         is_whole = found.length == len(sequence.window)
         gain = found.length - (0 if slot in free or is_whole else _COPY_COST)
@@ -54,8 +57,8 @@ def find_source(
 
 
 def _share(sequence: TokenSequence, held: TokenSequence, slot: int, *, cuts: bool) -> Source:
-    ids, stepped = held.window[: held.fed], held.stepped[: held.fed]
-    shared = count_shared(ids, stepped, sequence.window, sequence.stepped)
+    alike = count_shared(held.window, held.stepped, sequence.window, sequence.stepped)
+    shared = min(alike, held.fed)
     is_whole = shared == len(sequence.window) == len(held.prefix)
     if is_whole and held.prefix_logits is not None:
         return Source(slot, shared, logits=held.prefix_logits)
