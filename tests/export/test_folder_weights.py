@@ -9,6 +9,7 @@ import shutil
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnxruntime
 import pytest
 
@@ -22,23 +23,18 @@ from tests.model_folders import ODD_N_INNER, ODD_SHAPE, SMALL_SHAPE, ModelFolder
 _STEPS = {Precision.INT8: 1 / 128, Precision.INT4: 1 / 8}
 
 
-def test_the_weights_of_an_fp32_folder_are_those_of_its_checkpoint(
-    model_folders: ModelFolders,
+@pytest.mark.parametrize(
+    ("precision", "stored"), [(Precision.FP32, np.float32), (Precision.FP16, np.float16)]
+)
+def test_the_weights_of_a_folder_are_those_of_its_checkpoint(
+    model_folders: ModelFolders, precision: Precision, stored: npt.DTypeLike
 ) -> None:
-    """Every weight comes out of the data file bit for bit."""
-    weights = FolderWeights(model_folders() / "model.onnx")
+    """Bit for bit; in fp16 rounded to float16, all but wte, which stays as it is."""
+    weights = FolderWeights(model_folders(precision=precision) / "model.onnx")
     for name, tensor in make_tensors(SMALL_SHAPE).items():
-        assert weights.read(name.removeprefix("transformer.")).tobytes() == tensor.tobytes()
-
-
-def test_those_of_an_fp16_folder_are_rounded_to_float16(model_folders: ModelFolders) -> None:
-    """All but wte, which stays as it is."""
-    weights = FolderWeights(model_folders(precision=Precision.FP16) / "model.onnx")
-    for name, tensor in make_tensors(SMALL_SHAPE).items():
+        expected = tensor if name.endswith("wte.weight") else tensor.astype(stored)
         found = weights.read(name.removeprefix("transformer."))
-        expected = tensor if name.endswith("wte.weight") else tensor.astype(np.float16)
-        assert found.dtype == np.float32
-        assert np.array_equal(found, expected.astype(np.float32))
+        np.testing.assert_array_equal(found, expected.astype(np.float32), strict=True)
 
 
 @pytest.mark.parametrize("precision", [Precision.INT8, Precision.INT4])

@@ -3,7 +3,7 @@
 import json
 import os
 import pathlib
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -15,7 +15,6 @@ from export.small_files import (
     parse_toml,
     read_bytes,
     read_object,
-    read_text,
 )
 
 
@@ -73,13 +72,12 @@ def test_what_only_resembles_it_is_taken(text: str | bytes, value: Any) -> None:
     assert parse_json(text) == value
 
 
-def test_of_a_key_given_twice_the_last_counts_where_that_is_asked_for() -> None:
-    """As every other program reads the files of published checkpoints."""
+def test_more_is_taken_where_that_is_asked_for() -> None:
+    """Of a key given twice the last counts, as other programs read published checkpoints.
+
+    Half a pair is for who shows what was refused.
+    """
     assert parse_json('{"a": 1, "a": 2}', repeated_keys=True) == {"a": 2}
-
-
-def test_half_a_pair_is_given_where_that_is_asked_for() -> None:
-    """For who shows what was refused."""
     assert parse_json(r'"\ud83d"', half_pairs=True) == "\ud83d"
 
 
@@ -138,27 +136,28 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: pathlib.Path) -> N
             read_bytes(path)
 
 
-def test_a_missing_file_is_an_error_of_its_own(tmp_path: pathlib.Path) -> None:
-    """Some readers do without it."""
-    with pytest.raises(MissingFileError, match="is missing"):
-        read_text(tmp_path / "none")
+_POINTER: Final = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 548105171\n"
 
 
-def test_a_pointer_of_git_lfs_is_told_with_what_to_do(tmp_path: pathlib.Path) -> None:
-    """A clone without Git LFS has three lines in place of each large file."""
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 548105171\n"
-    (tmp_path / "file").write_text(pointer)
-    with pytest.raises(ReadError, match="is a Git LFS pointer to the file; run `git lfs pull`"):
-        read_object(tmp_path / "file")
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "is missing"),
+        ("[]", "is not a JSON object"),
+        (_POINTER, "is a Git LFS pointer to the file; run `git lfs pull`"),
+    ],
+)
+def test_what_holds_no_object_is_told(
+    tmp_path: pathlib.Path, content: str | None, told: str
+) -> None:
+    """A missing file by an error of its own: some readers do without it."""
+    path = tmp_path / "file"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ReadError if content else MissingFileError, match=told):
+        read_object(path)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
     """One at the beginning alone."""
     assert decode("\ufeffa\ufeff".encode()) == "a\ufeff"
-
-
-def test_what_is_no_object_is_told(tmp_path: pathlib.Path) -> None:
-    """JSON of another kind."""
-    (tmp_path / "file").write_text("[]")
-    with pytest.raises(ReadError, match="is not a JSON object"):
-        read_object(tmp_path / "file")
