@@ -6,11 +6,7 @@ import os
 import pathlib
 import resource
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 import pytest
@@ -65,42 +61,6 @@ def test_an_interrupt_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         convert(checkpoint, tmp_path / "out", full_check=True, report=interrupt)
     assert list_tree(tmp_path) == {}
-
-
-_KILLED: Final = """
-import os, pathlib, signal, sys
-from export.convert import convert
-
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-source, out, stage = sys.argv[1:]
-if stage == "flushing":
-    os.fsync = die
-convert(
-    pathlib.Path(source),
-    pathlib.Path(out),
-    force=True,
-    report=lambda name: die() if name == stage else None,
-)
-"""
-
-
-@pytest.mark.parametrize("stage", [CHECKING, "flushing"])
-def test_a_kill_leaves_no_folder_and_no_half_of_one(
-    checkpoint: pathlib.Path, model_folders: ModelFolders, tmp_path: pathlib.Path, stage: str
-) -> None:
-    """SIGKILL at the check or the flush: OUT is not there, or is the old folder, unchanged."""
-    old = shutil.copytree(model_folders(), tmp_path / "old")
-    before = list_tree(old)
-    for out in (tmp_path / "new", old):
-        command = [sys.executable, "-c", _KILLED, str(checkpoint), str(out), stage]
-        root = pathlib.Path(__file__).parents[2]
-        done = subprocess.run(command, cwd=root, capture_output=True, check=False)
-        assert done.returncode == -signal.SIGKILL, done.stderr
-    visible = [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")]
-    assert visible == ["old"]
-    assert list_tree(old) == before
 
 
 # Disks and places that cannot be written.
