@@ -123,14 +123,23 @@ _LIGHT: Final = ("export.errors", "export.small_files", "export.whole")
 _RENAMING: Final = ("export/whole.py", "gpt2cli/store/catalogue.py")
 
 
-def find_imports(source: str, *, module: str, is_package: bool = False) -> set[str]:
-    """Return the full name of everything that a module's source may import.
+@functools.cache
+def parse_all() -> Mapping[pathlib.Path, ast.Module]:
+    """Return every module of the two packages by its path below the root."""
+    paths = sorted(
+        path for package in ("export", "gpt2cli") for path in (_ROOT / package).rglob("*.py")
+    )
+    return {path.relative_to(_ROOT): ast.parse(path.read_bytes()) for path in paths}
+
+
+def find_imports(tree: ast.Module, *, module: str, is_package: bool = False) -> set[str]:
+    """Return the full name of everything that a module may import.
 
     `from a import b` gives both `a` and `a.b`, since b may be a module.
     """
     package = module if is_package else module.rpartition(".")[0]
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -149,12 +158,11 @@ def lies_in(name: str, modules: Iterable[str]) -> bool:
 def read_imports() -> dict[str, set[str]]:
     """Return what each module of the two packages imports."""
     imports: dict[str, set[str]] = {}
-    for path in sorted(path for p in ("export", "gpt2cli") for path in (_ROOT / p).rglob("*.py")):
-        parts = path.relative_to(_ROOT).with_suffix("").parts
+    for path, tree in parse_all().items():
+        parts = path.with_suffix("").parts
         is_package = parts[-1] == "__init__"
         name = ".".join(parts[:-1] if is_package else parts)
-        source = path.read_text(encoding="utf-8")
-        imports[name] = find_imports(source, module=name, is_package=is_package)
+        imports[name] = find_imports(tree, module=name, is_package=is_package)
     return imports
 
 
@@ -217,18 +225,19 @@ def test_imports_run_in_no_circle(depth: int | None) -> None:
 )
 def test_the_walk_sees_every_form_of_import(source: str, expected: set[str]) -> None:
     """Plain, renamed, in a function, under a condition, and relative, seen from top.pack.module."""
-    assert find_imports(source, module="top.pack.module") == expected
+    assert find_imports(ast.parse(source), module="top.pack.module") == expected
 
 
 def test_the_walk_knows_a_package_from_a_module() -> None:
     """In a package's own file one dot is the package itself; `exporter` is not in `export`."""
-    found = find_imports("from .b import c", module="top.pack", is_package=True)
+    tree = ast.parse("from .b import c")
+    found = find_imports(tree, module="top.pack", is_package=True)
     assert found == {"top.pack.b", "top.pack.b.c"}
     assert lies_in("export.graph", ["export"])
     assert not lies_in("exporter", ["export"])
 
 
-def find_renames(source: str) -> list[int]:
+def find_renames(tree: ast.Module) -> list[int]:
     """Return the lines that rename a file or make a temporary one.
 
     `replace` with one argument is that of a path; a text's has two, a dataclass's has names.
@@ -236,7 +245,7 @@ def find_renames(source: str) -> list[int]:
     names = {"exchange", "mkdtemp", "mkstemp", "NamedTemporaryFile", "rename", "renames"}
     return [
         node.lineno
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if node.func.attr in names
         or (node.func.attr == "replace" and len(node.args) == 1 and not node.keywords)
@@ -246,11 +255,10 @@ def find_renames(source: str) -> list[int]:
 def test_names_of_files_are_taken_by_one_module() -> None:
     """What it does for a kill and a power cut would be missing elsewhere."""
     other = {
-        f"{path.relative_to(_ROOT)}:{line}"
-        for package in ("export", "gpt2cli")
-        for path in (_ROOT / package).rglob("*.py")
-        for line in find_renames(path.read_text(encoding="utf-8"))
-        if path.relative_to(_ROOT).as_posix() not in _RENAMING
+        f"{path}:{line}"
+        for path, tree in parse_all().items()
+        for line in find_renames(tree)
+        if path.as_posix() not in _RENAMING
     }
     assert other == set()
 
@@ -258,4 +266,4 @@ def test_names_of_files_are_taken_by_one_module() -> None:
 def test_the_walk_sees_every_renaming() -> None:
     """And no replacing of text or of fields."""
     source = "a.replace(b)\na.replace(b, c)\nd.replace(e, f=1)\nos.rename(a, b)\ntempfile.mkstemp()"
-    assert sorted(find_renames(source)) == [1, 4, 5]
+    assert sorted(find_renames(ast.parse(source))) == [1, 4, 5]

@@ -120,7 +120,7 @@ _FAULTS: Final = [f"fault {number}" for number in range(20)]
         (["a is missing", "b is"], "a is missing; b is"),
         (_FAULTS, f"{'; '.join(_FAULTS[:8])}; and 12 more faults"),
         (["a\nb\x1b[31m\ud800 is none"], "a\\nb\\x1b[31m\\ud800 is none"),
-        (["x" * 1_000_000], f"{'x' * 300}…"),
+        (["x" * 100_000], f"{'x' * 300}…"),
     ],
     ids=["two", "many", "unprintable", "long"],
 )
