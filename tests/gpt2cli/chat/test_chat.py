@@ -1,5 +1,6 @@
 """Claims about a conversation: a scripted model answers, and its engine counts the work."""
 
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
@@ -189,42 +190,34 @@ def set_seed(chat: Chat, seed: int) -> None:
     chat.restart_seed()
 
 
+@pytest.mark.parametrize(
+    ("steps", "seeds"),
+    [
+        # For a new reply or the last one anew; one that was undone has its seed again.
+        (["a", "b", 70, "again", "c", "undo", "d", 90, "e"], [5, 70, 71, 90]),
+        # A message that comes to nothing takes none.
+        (["a", 70, "x" * 600, "again"], [70]),
+        (["a", 70, "b", "forget", "c", "d"], [70, 71]),
+    ],
+)
 def test_the_next_reply_has_the_seed_that_was_set_and_others_count_up(
-    ascii_tokenizer: Tokenizer,
+    ascii_tokenizer: Tokenizer, steps: list[str | int], seeds: list[int]
 ) -> None:
-    """Whether it is a new one or the last one anew; one that was undone has its seed again."""
+    """As a conversation that begins anew does."""
     chat = drawing_chat(ascii_tokenizer, seed=5)
-    say(chat, "a")
-    say(chat, "b")
-    set_seed(chat, 70)
-    answer(chat, chat.ask_again())
-    say(chat, "c")
-    chat.undo()
-    say(chat, "d")
-    assert [turn.seed for turn in chat.conversation.turns] == [5, 70, 71]
-    set_seed(chat, 90)
-    say(chat, "e")
-    assert [turn.seed for turn in chat.conversation.turns] == [5, 70, 71, 90]
-
-
-def test_a_message_that_comes_to_nothing_takes_no_seed(ascii_tokenizer: Tokenizer) -> None:
-    chat = drawing_chat(ascii_tokenizer, seed=5)
-    say(chat, "a")
-    set_seed(chat, 70)
-    with pytest.raises(PromptError, match="shorten it"):
-        chat.ask("x" * 600)
-    assert answer(chat, chat.ask_again()).exchange.request.seed == 70
-
-
-def test_a_conversation_that_begins_anew_begins_with_the_seed(ascii_tokenizer: Tokenizer) -> None:
-    chat = drawing_chat(ascii_tokenizer, seed=5)
-    say(chat, "a")
-    set_seed(chat, 70)
-    say(chat, "b")
-    chat.conversation = chat.conversation.forget()
-    say(chat, "c")
-    say(chat, "d")
-    assert [turn.seed for turn in chat.conversation.turns] == [70, 71]
+    for step in steps:
+        if isinstance(step, int):
+            set_seed(chat, step)
+        elif step == "again":
+            answer(chat, chat.ask_again())
+        elif step == "undo":
+            chat.undo()
+        elif step == "forget":
+            chat.conversation = chat.conversation.forget()
+        else:
+            with nullcontext() if len(step) < 600 else pytest.raises(PromptError, match="shorten"):
+                say(chat, step)
+    assert [turn.seed for turn in chat.conversation.turns] == seeds
 
 
 # Settings

@@ -59,7 +59,7 @@ def test_a_reply_that_slides_is_remembered_by_its_text(ascii_tokenizer: Tokenize
     chat = sliding_chat(ascii_tokenizer, sliding_engine(40), system="", new=60)
     for _ in range(3):
         assert say(chat, "hi").reply == "x" * 60
-    assert chat.conversation.turns[-1].reply_ids is None
+    assert chat.conversation.turns[-1].drawn == 0
 
 
 def sliding_engine(n_positions: int) -> ScriptedEngine:
@@ -82,33 +82,24 @@ def sliding_chat(
     return make_chat(engine, tokenizer, settings=settings, conversation=conversation)
 
 
-@pytest.mark.parametrize("length", [80, 100, 1000])
+@pytest.mark.parametrize("length", [36, 60, 79, 80, 100, 1000])
 def test_of_a_long_message_the_end_is_seen_after_the_system_text(
     ascii_tokenizer: Tokenizer, length: int
 ) -> None:
-    """It has 9 tokens; of a full context half of the other 91 stays: 45. Older turns go."""
+    """That has 9 tokens; of a full context half of the other 91 stays: 45. Older turns go.
+
+    Up to 99 tokens it is seen whole: at a hundred there is nothing to draw.
+    """
     chat = sliding_chat(ascii_tokenizer)
-    say(chat, "a")
+    say(chat, "a" * 50)
     message = "n" * (length - 5) + "mmmmm"
     exchange = say(chat, message).exchange
     whole = f"A wood.\n\nUser: {message}\nBot:"
+    seen = whole if len(whole) < 100 else f"A wood.\n\n{whole[-45:]}"
     assert exchange.finish is not None
     assert exchange.finish.prompt_tokens == len(whole)
-    assert exchange.finish.truncated_prompt_tokens == len(whole) - 9 - 45
-    assert ascii_tokenizer.show(exchange.seen_ids) == "A wood.\n\n" + whole[-45:]
-
-
-@pytest.mark.parametrize("length", [79, 60, 36])
-def test_a_message_that_fits_without_older_turns_is_seen_whole(
-    ascii_tokenizer: Tokenizer, length: int
-) -> None:
-    """Up to 99 tokens with the system text and the names: at a hundred there is nothing to draw."""
-    chat = sliding_chat(ascii_tokenizer)
-    say(chat, "a" * 50)
-    exchange = say(chat, "m" * length).exchange
-    assert exchange.finish is not None
-    assert exchange.finish.truncated_prompt_tokens == 0
-    assert ascii_tokenizer.show(exchange.seen_ids) == f"A wood.\n\nUser: {'m' * length}\nBot:"
+    assert exchange.finish.truncated_prompt_tokens == len(whole) - len(seen)
+    assert ascii_tokenizer.show(exchange.seen_ids) == seen
 
 
 def test_of_a_long_turn_the_end_is_seen_before_the_next_message(ascii_tokenizer: Tokenizer) -> None:

@@ -6,7 +6,6 @@ A scripted engine records the calls and holds the loop to its rules about slots.
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from gpt2cli.generation.beams import BeamSearch
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.generation.loop import generate
 from gpt2cli.generation.requests import PreparedRequest, prepare
-from gpt2cli.model_folder import ModelFolder, read_model_folder
+from gpt2cli.model_folder import read_model_folder
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import BYTE_COUNT, TokenizerKind, write_tokenizer
@@ -232,25 +231,3 @@ def test_completions_that_the_options_do_not_allow_are_errors(ascii_tokenizer: T
     assert [finish.reason for _, finish in found.values()] == ["length", "length", "error"]
     told = "the options allow 2 completions here, not 3; lower samples"
     assert str(found[0, 2][1].error) == told
-
-
-# With the real engine
-
-
-def test_the_same_search_gives_the_same_bits_in_any_batch(starter: ModelFolder) -> None:
-    """Ids and log-probabilities of the starter: alone, and beside samples and other searches."""
-    prompts = {"Once upon a time": 4, "The": 1, "She looked at": 3, "It was": 2, "He": 1}
-    limits: dict[str, Any] = {"max_new_tokens": 12, "logprobs": 0, "sampling": SamplingConfig()}
-    requests = [
-        make_request(prompt, beams=beams, index=index, **limits)
-        for index, (prompt, beams) in enumerate(prompts.items())
-    ]
-    tokenizer = Tokenizer(starter)
-    engine = Engine(starter, Device("cpu"), max_slots=7, threads=2)
-    together = run(engine, tokenizer, *requests)
-    assert engine.lengths == ()
-    assert len(together) == 11
-    for request in requests:
-        engine = Engine(starter, Device("cpu"), max_slots=request.search.beams, threads=1)
-        for key, result in run(engine, tokenizer, request).items():
-            assert together[key] == result, key

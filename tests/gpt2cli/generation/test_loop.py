@@ -427,8 +427,9 @@ SAMPLINGS = (
 
 @pytest.fixture(scope="module")
 def starter_requests() -> list[Request]:
-    """Return requests whose prompts, lengths, seeds and kinds of sampling differ."""
-    return [
+    """Return samples that differ in all they can, and two searches."""
+    limits: dict[str, Any] = {"ignore_eos": True, "logprobs": 0}
+    samples = [
         make_request(
             prompt,
             sampling=SAMPLINGS[index % len(SAMPLINGS)],
@@ -436,10 +437,15 @@ def starter_requests() -> list[Request]:
             samples=1 + index % 3,
             index=index,
             max_new_tokens=6 + 3 * (index % 4),
-            ignore_eos=True,
+            **limits,
         )
         for index, prompt in enumerate(PROMPTS)
     ]
+    searches = [
+        make_request(prompt, beams=beams, index=beams + 7, max_new_tokens=12, **limits)
+        for prompt, beams in (("She looked at", 3), ("It was", 2))
+    ]
+    return [*samples[:2], *searches, *samples[2:]]
 
 
 @pytest.fixture(scope="module")
@@ -453,7 +459,7 @@ def starter_results(starter: ModelFolder, starter_requests: list[Request]) -> Jo
     }
 
 
-@pytest.mark.parametrize(("max_slots", "step"), [(1, -1), (2, 1), (3, 3), (7, -1)])
+@pytest.mark.parametrize(("max_slots", "step"), [(1, -1), (2, 1), (3, 2), (7, -1)])
 def test_the_same_seed_gives_the_same_text_in_any_batch(
     starter: ModelFolder,
     starter_requests: list[Request],
