@@ -14,7 +14,7 @@ from tests.e2e.program import HANGS_AFTER, Finished, Program, finish, press_ctrl
 _OPTIONS: Final = ("-m", "starter", "--jsonl", "--seed", "5", "--batch-size", "3", "-q")
 _RECORDS: Final = b"".join(
     b"{bad\n" if number % 6 == 5 else b'{"prompt": "The", "samples": %d}\n' % (1 + number % 3)
-    for number in range(12)
+    for number in range(24)
 )
 
 
