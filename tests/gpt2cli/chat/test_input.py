@@ -233,31 +233,28 @@ def person(tmp_path: pathlib.Path) -> Iterator[Person]:
         yield Person(keyboard, tmp_path)
 
 
-def test_a_line_is_typed_and_edited(person: Person) -> None:
-    """A backspace, a word erased, and both kinds of entries."""
-    assert person.type(f"helo\x7flo worl\x17fox{_ENTER}") == message("hello fox")
-    assert person.type(f"/show{_ENTER}") == command("/show")
-    assert person.type(f"{_ENTER} {_ENTER}x{_ENTER}") == message("x")
-
-
-def test_a_paste_of_three_lines_is_one_message(person: Person) -> None:
-    """As bracketed paste tells it from typing (shell_gpt#505); Enter sends it."""
-    pasted = "\x1b[200~/one\r\ntwo\r\nthree\r\n\x1b[201~"
-    assert person.type(f"{pasted}{_ENTER}") == message("/one\ntwo\nthree")
-
-
-def test_alt_enter_begins_a_line(person: Person) -> None:
-    assert person.type(f"a{_ALT_ENTER}b{_ENTER}") == message("a\nb")
-
-
-@pytest.mark.parametrize("sequence", ["\x1b[31m", "\x1b[0;1m", "\x1b[<1;1m", "\x1b[Mabc"])
-def test_a_colour_that_is_pasted_as_keys_does_nothing(person: Person, sequence: str) -> None:
-    """A terminal without bracketed paste sends it so; to prompt_toolkit it is a mouse."""
-    assert person.type(f"a{sequence}b{_ENTER}") == message("ab")
-
-
-def test_three_quotes_can_be_typed(person: Person) -> None:
-    assert person.type(f'"""a{_ENTER}{_ENTER}b"""{_ENTER}') == message("a\n\nb")
+@pytest.mark.parametrize(
+    ("keys", "entry"),
+    [
+        (f"helo\x7flo worl\x17fox{_ENTER}", message("hello fox")),
+        (f"/show{_ENTER}", command("/show")),
+        (f"{_ENTER} {_ENTER}x{_ENTER}", message("x")),
+        (f"a{_ALT_ENTER}b{_ENTER}", message("a\nb")),
+        (f'"""a{_ENTER}{_ENTER}b"""{_ENTER}', message("a\n\nb")),
+        # Bracketed paste tells a paste of several lines from typing (shell_gpt#505).
+        (f"\x1b[200~/one\r\ntwo\r\nthree\r\n\x1b[201~{_ENTER}", message("/one\ntwo\nthree")),
+        # A terminal without it sends a pasted colour so; to prompt_toolkit it is a mouse.
+        *(
+            (f"a{sequence}b{_ENTER}", message("ab"))
+            for sequence in ("\x1b[31m", "\x1b[0;1m", "\x1b[<1;1m", "\x1b[Mabc")
+        ),
+        # Ctrl-D leaves on an empty line; elsewhere it deletes, as in a shell.
+        (f"ab\x02{_CTRL_D}{_ENTER}", message("a")),
+        (_CTRL_D, None),
+    ],
+)
+def test_what_is_typed_is_an_entry(person: Person, keys: str, entry: Entry | None) -> None:
+    assert person.type(keys) == entry
 
 
 def test_ctrl_c_forgets_what_was_typed(person: Person, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,12 +262,6 @@ def test_ctrl_c_forgets_what_was_typed(person: Person, capsys: pytest.CaptureFix
     typed = f'abc{_CTRL_C}"""d{_ENTER}e{_CTRL_C}f{_ENTER}'
     assert person.type(typed) == message("f")
     assert capsys.readouterr().err == 2 * "gpt2: Ctrl-D or /exit leaves\n"
-
-
-def test_ctrl_d_leaves(person: Person) -> None:
-    """On an empty line; elsewhere it deletes, as in a shell."""
-    assert person.type(f"ab\x02{_CTRL_D}{_ENTER}") == message("a")
-    assert person.type(_CTRL_D) is None
 
 
 def test_what_was_typed_comes_again_also_in_the_next_chat(person: Person) -> None:

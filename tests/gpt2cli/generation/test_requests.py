@@ -1,6 +1,7 @@
 """Requests: what their options come to in a vocabulary, and what is refused."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,42 +20,37 @@ SIZE = 50257
 
 
 @pytest.mark.parametrize(
-    ("length", "new", "overflow"),
+    ("length", "new", "overflow", "told"),
     [
-        (LIMIT, 5, Overflow.STOP),
-        (100, 5, Overflow.SLIDE),
-        (8, 0, Overflow.ERROR),
-        (3, 5, Overflow.ERROR),
+        # (gpt-2#145)
+        (
+            9,
+            5,
+            Overflow.STOP,
+            "the prompt has 9 tokens, the model takes 8; shorten it, "
+            "or use overflow slide to keep its end",
+        ),
+        *(
+            (
+                length,
+                new,
+                Overflow.ERROR,
+                f"the prompt's {length} tokens and {new} new ones exceed the model's 8; "
+                "shorten the prompt, or lower max_new_tokens",
+            )
+            for length, new in ((9, 0), (3, 6))
+        ),
     ],
 )
-def test_what_fits_is_accepted(
-    ascii_tokenizer: Tokenizer, length: int, new: int, overflow: Overflow
+def test_what_cannot_fit_is_refused_with_all_numbers_and_the_way_out(
+    ascii_tokenizer: Tokenizer, length: int, new: int, overflow: Overflow, told: str
 ) -> None:
-    """Up to the limit itself; where it slides all of a prompt is kept in the request."""
-    asked = make_request("a" * length, max_new_tokens=new, overflow=overflow)
-    assert len(prepare(asked, ascii_tokenizer, SHAPE).prompt_ids) == length
-
-
-def test_a_longer_prompt_is_an_error_that_names_the_way_out(ascii_tokenizer: Tokenizer) -> None:
-    """Nine tokens of eight: both numbers and overflow slide (gpt-2#145)."""
+    """Up front; one token less is accepted."""
+    limits: dict[str, Any] = {"max_new_tokens": new, "overflow": overflow}
     with pytest.raises(PromptError) as caught:
-        prepare(make_request("a" * 9), ascii_tokenizer, SHAPE)
-    assert str(caught.value) == (
-        "the prompt has 9 tokens, the model takes 8; shorten it, "
-        "or use overflow slide to keep its end"
-    )
-
-
-@pytest.mark.parametrize(("length", "new"), [(9, 0), (3, 6)])
-def test_error_refuses_what_cannot_fit(ascii_tokenizer: Tokenizer, length: int, new: int) -> None:
-    """One token more is refused up front with all three numbers."""
-    asked = make_request("a" * length, max_new_tokens=new, overflow=Overflow.ERROR)
-    with pytest.raises(PromptError) as caught:
-        prepare(asked, ascii_tokenizer, SHAPE)
-    assert str(caught.value) == (
-        f"the prompt's {length} tokens and {new} new ones exceed the model's 8; "
-        "shorten the prompt, or lower max_new_tokens"
-    )
+        prepare(make_request("a" * length, **limits), ascii_tokenizer, SHAPE)
+    assert str(caught.value) == told
+    prepare(make_request("a" * (length - 1), **limits), ascii_tokenizer, SHAPE)
 
 
 def test_a_prepared_request_has_its_options_ids(ascii_tokenizer: Tokenizer) -> None:

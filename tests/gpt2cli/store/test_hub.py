@@ -174,13 +174,6 @@ def test_where_links_cannot_be_made_a_download_is_kept_once(
     assert sum("/cdn/" in request for request in client.server.requests) == 1
 
 
-def test_a_hub_that_does_not_answer_is_given_up_soon(client: Client) -> None:
-    client.server.answer_seconds = 30
-    outcome = client.run()
-    assert outcome.error is not None
-    assert outcome.seconds < 25
-
-
 def test_processes_with_an_empty_cache_get_right_answers(client: Client) -> None:
     """Those who ask at the same moment share one export."""
     processes = [client.start() for _ in range(4)]
@@ -195,24 +188,20 @@ def test_the_hub_is_asked_for_the_weights_that_can_be_converted() -> None:
     assert [name for name, _ in WEIGHTS] == list(WEIGHTS_FILES)
 
 
-@pytest.mark.parametrize(
-    ("command", "sent"),
-    [(("models", "pull"), signal.SIGTERM), (("generate", "hello", "-m"), signal.SIGINT)],
-)
 def test_a_download_ends_at_the_first_signal_and_the_next_one_goes_on(
-    server: HubServer, environment: dict[str, str], tmp_path: pathlib.Path,
-    command: tuple[str, ...], sent: signal.Signals,
-) -> None:  # fmt: skip
+    server: HubServer, environment: dict[str, str], tmp_path: pathlib.Path
+) -> None:
     """The weights would take minutes; of what has come, nothing is fetched again."""
     server.piece_seconds = 5.0
+    command = _gpt2("generate", "hello", "-m", _REPO)
     process = subprocess.Popen(
-        _gpt2(*command, _REPO), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     _wait_for(server, "/cdn/")
-    process.send_signal(sent)
+    process.send_signal(signal.SIGTERM)
     started = time.monotonic()
     output = process.communicate(timeout=_TIMEOUT)
-    assert (process.returncode, output) == (128 + sent, (b"", b""))
+    assert (process.returncode, output) == (128 + signal.SIGTERM, (b"", b""))
     assert time.monotonic() - started < _AT_ONCE
     [part] = tmp_path.rglob("*.incomplete")
     part.write_bytes((server.repositories[_REPO] / "model.safetensors").read_bytes()[:1000])
@@ -243,16 +232,15 @@ def test_on_a_terminal_ctrl_c_ends_a_download_too(
     assert b"Traceback" not in shown
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_hub_that_is_silent_is_left_at_the_first_signal(
-    server: HubServer, environment: dict[str, str], sent: signal.Signals
+    server: HubServer, environment: dict[str, str]
 ) -> None:
     server.answer_seconds = 3.0
     process = subprocess.Popen(_gpt2("models", "pull", _REPO), env=environment)
     _wait_for(server, _REPO)
-    process.send_signal(sent)
+    process.send_signal(signal.SIGTERM)
     started = time.monotonic()
-    assert process.wait(timeout=_TIMEOUT) == 128 + sent
+    assert process.wait(timeout=_TIMEOUT) == 128 + signal.SIGTERM
     assert time.monotonic() - started < server.answer_seconds
 
 

@@ -172,6 +172,18 @@ def test_a_file_that_is_listed_but_missing_is_named(store: Store, server: HubSer
         store.find("gpt2")
 
 
+def test_a_hub_that_does_not_answer_is_given_up_soon(
+    store: Store, server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first question has a time-out of its own."""
+    monkeypatch.setattr("gpt2cli.store.hub._SILENCE_SECONDS", 0.2)
+    server.answer_seconds = 10
+    started = time.monotonic()
+    with pytest.raises(HubError):
+        store.find("gpt2")
+    assert time.monotonic() - started < server.answer_seconds
+
+
 def test_pull_takes_what_changed_on_the_branch_and_find_does_not(
     store: Store, server: HubServer
 ) -> None:
