@@ -19,6 +19,7 @@ from gpt2cli.export_command import export
 from gpt2cli.generate.command import generate
 from gpt2cli.models import models
 from gpt2cli.options import Command, spell_flag
+from gpt2cli.replay.command import replay
 from gpt2cli.score.command import score
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 from gpt2cli.tokens import tokens
@@ -131,6 +132,7 @@ app = typer.Typer(
 app.command(cls=Command, rich_help_panel=_TEXT)(generate)
 app.command(cls=Command, rich_help_panel=_TEXT)(chat)
 app.command(cls=Command, rich_help_panel=_TEXT)(batch)
+app.command(cls=Command, rich_help_panel=_TEXT)(replay)
 app.command(cls=Command, rich_help_panel=_TEXT)(score)
 app.command(cls=Command, rich_help_panel=_TEXT)(tokens)
 app.command(cls=Command, rich_help_panel=_MODELS)(export)

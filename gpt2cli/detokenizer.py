@@ -81,6 +81,11 @@ class StopMatcher:
         return min(ends, default=None)
 
 
+def cut_begun(text: str, ends: Sequence[str]) -> str:
+    """Return text that stops short without the beginning of an end that it stops short in."""
+    return text[: len(text) - max((overlap(text, end) for end in ends), default=0)]
+
+
 def overlap(text: str, stop: str) -> int:
     """Return the length of the longest end of `text` that is a proper beginning of `stop`."""
     longest = min(len(text), len(stop) - 1)

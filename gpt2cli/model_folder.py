@@ -1,6 +1,7 @@
 """Reads a model folder by its export.json: the contract between the two packages."""
 
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Mapping
@@ -98,6 +99,19 @@ class ModelFolder:
         """Its generation_config.json, empty where there is none; a ModelError if it is damaged."""
         path = self.path / "generation_config.json"
         return _read_object(path) if path.is_file() else {}
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the weights and of config.json: 16 hexadecimal digits.
+
+        Not of graphs and tokenizer: another version may write the same ones with other bytes.
+        """
+        hashes = {
+            name: sha256
+            for name, (_, sha256) in self.files.items()
+            if name == "config.json" or name.endswith(".data")
+        }
+        return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()[:16]
 
     def find_damage(self) -> str | None:
         """Read every file and return which differ from the recorded hashes."""

@@ -2,14 +2,16 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib import metadata
 from typing import Any, Final
 
 from gpt2cli.generation.interfaces import Finish
 from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
 from gpt2cli.model_folder import MergedAdapter
+from gpt2cli.recorded import describe_options
 from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
 from gpt2cli.spelling import describe_piece
 from gpt2cli.tokenizer import Tokenizer
@@ -25,8 +27,12 @@ def make_record(
     finish: Finish,
     model: LoadedModel,
     identity: object = None,
+    context: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the record of a finished sample, its keys in the order that they are written."""
+    """Return the record of a finished sample, its keys in the order that they are written.
+
+    `context`: what the model saw, where that is not the prompt alone.
+    """
     return {
         "index": request.index,
         **_identify(identity),
@@ -39,7 +45,11 @@ def make_record(
         "completion_tokens": finish.completion_tokens,
         "sample": sample,
         "seed": request.seed,
+        "options": describe_options(request),
+        **({} if context is None else {"context": context}),
         **describe_model(model),
+        "fingerprint": model.stored.folder.fingerprint,
+        "versions": describe_versions(model),
         **_describe_logprobs(finish, model.tokenizer),
     }
 
@@ -114,6 +124,11 @@ def describe_token(token: TokenLogprob, tokenizer: Tokenizer) -> dict[str, Any]:
 def _describe_one(token: TokenLogprob | Alternative, tokenizer: Tokenizer) -> dict[str, Any]:
     piece = tokenizer.spell(token.token_id)
     return {"id": token.token_id, **describe_piece(piece), "logprob": token.logprob}
+
+
+def describe_versions(model: LoadedModel) -> dict[str, str]:
+    """Return the versions of what computes a text."""
+    return {"gpt2": metadata.version("gpt2"), "onnxruntime": model.engine.runtime_version}
 
 
 def describe_model(model: LoadedModel) -> dict[str, Any]:

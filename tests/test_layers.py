@@ -27,8 +27,8 @@ _TOKENIZER: Final = ("gpt2cli.tokenizer",)
 # While `gpt2 --help` is made only that is imported; it imports what runs when it is called.
 _ROOMS: Final = (
     *("gpt2cli.batch", "gpt2cli.bench", "gpt2cli.chat", "gpt2cli.config_command", "gpt2cli.doctor"),
-    *("gpt2cli.export_command", "gpt2cli.generate", "gpt2cli.models", "gpt2cli.score"),
-    "gpt2cli.tokens",
+    *("gpt2cli.export_command", "gpt2cli.generate", "gpt2cli.models"),
+    *("gpt2cli.replay", "gpt2cli.score", "gpt2cli.tokens"),
 )
 
 # Module, with all that lies in it -> what it must never import, with all that lies in that.

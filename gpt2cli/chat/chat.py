@@ -16,7 +16,7 @@ from gpt2cli.chat.context import (
 )
 from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig, SeedConfig, TextConfig
-from gpt2cli.detokenizer import overlap
+from gpt2cli.detokenizer import cut_begun
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.interfaces import Counts, Finish, FinishReason, LogitsEngine
 from gpt2cli.generation.loop import generate
@@ -45,6 +45,7 @@ class Exchange:
     before: Conversation  # without this message
     first: int  # the number of the oldest turn that its prompt has
     seen_ids: Sequence[int]  # of the prompt, what the model sees
+    ends: Sequence[str]  # the stop sequences of the conversation itself
     counts: Counts = field(default_factory=Counts)
     finish: Finish | None = None
     reply: str = ""
@@ -177,13 +178,12 @@ class Chat:
             interrupted=interrupted,
             prompt_cache=self._prompt_cache,
         )
-        ends = self._make_template(exchange.before).stop
         text = held = ""  # held: what may be the white space at the end
         try:
             for chunk in chunks:
                 piece, exchange.finish = chunk.text, chunk.finish
                 if chunk.finish is not None and chunk.finish.stop_sequence is None:
-                    piece = _cut_begun(piece, ends)
+                    piece = cut_begun(piece, exchange.ends)
                 text += piece
                 held += piece if exchange.reply else piece.lstrip()
                 shown = held.rstrip()
@@ -217,7 +217,7 @@ class Chat:
             stepped=prompt.stepped,
         )
         seen_ids = cut(prompt.ids, template, self._make_room())
-        return Exchange(prepared, conversation, first, seen_ids)
+        return Exchange(prepared, conversation, first, seen_ids, template.stop)
 
     def _make_room(self) -> Room:
         """Return how many tokens must be free for a reply: all, if fewer would be refused."""
@@ -262,8 +262,3 @@ class Chat:
     def _make_template(self, conversation: Conversation) -> Template:
         form = TEMPLATES[self.template]
         return form(conversation, self._tokenizer, allow_special=self._allow_special)
-
-
-def _cut_begun(text: str, ends: Sequence[str]) -> str:
-    """Return text that stops short without the beginning of an end that it stops short in."""
-    return text[: len(text) - max((overlap(text, end) for end in ends), default=0)]

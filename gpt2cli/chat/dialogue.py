@@ -10,6 +10,7 @@ from gpt2cli.chat.input import ChatInput
 from gpt2cli.errors import ConversationError, Gpt2Error
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.loading import LoadedModel
+from gpt2cli.recorded import describe_context
 from gpt2cli.records import format_record, make_record
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag, signals_held_back
 from gpt2cli.terminal.notes import Notes, write_error
@@ -41,6 +42,7 @@ class ReplyView:
                 completion=exchange.reply,
                 finish=exchange.finish,
                 model=self.model,
+                context=describe_context(exchange.prepared, exchange.ends),
             )
             self.writer.write(format_record(record))
 

@@ -31,7 +31,18 @@ def long_text(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_needs_no_model_imports_nothing_heavy(program: Program) -> None:
     """Help and version answer at once: no tensors, no tokenizers, no hub, no export."""
-    names = ("generate", "chat", "batch", "score", "tokens", "export", "models", "bench", "doctor")
+    names = (
+        "generate",
+        "chat",
+        "batch",
+        "replay",
+        "score",
+        "tokens",
+        "export",
+        "models",
+        "bench",
+        "doctor",
+    )
     lines = ["--help", "-h", "--version", "", "config -h", "config path"]
     lines += [f"{name} -h" for name in names]
     assert _find_imports(program, lines, _HEAVY) == {line: [] for line in lines}
@@ -134,6 +145,7 @@ def test_a_closed_stdin_is_an_error_of_one_line(
     ("arguments", "told"),
     [
         ("generate", _PROMPT_EXAMPLE),
+        ("replay", "expected a record, for example: gpt2 replay records.jsonl"),
         ("score", 'expected a text, for example: gpt2 score "The cat sat on the mat"'),
         ("tokens", 'expected a text, for example: gpt2 tokens "Hello world"'),
         ("tokens -d", "expected a text, for example: gpt2 tokens --decode 15496 995"),

@@ -15,7 +15,8 @@ _STARTER: Final = ("generate", "--model", "starter")
 _GREEDY: Final = (*_STARTER, "--greedy", "--max-new-tokens", "5", "--quiet")
 _KEYS: Final = [
     *("index", "prompt", "completion", "finish_reason", "stop_sequence", "prompt_tokens"),
-    *("completion_tokens", "sample", "seed", "model", "revision", "precision", "device"),
+    *("completion_tokens", "sample", "seed", "options", "model", "revision", "precision", "device"),
+    *("fingerprint", "versions"),
 ]
 _LETTERS: Final = "é 日本 👩‍🚀"
 _ASCII_ARGUMENTS: Final = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

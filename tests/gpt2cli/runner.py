@@ -1,10 +1,16 @@
 """Runs commands in this process; what the application does not know as a failure is raised."""
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from typer.testing import CliRunner, Result
 
 from gpt2cli.app import app
+
+_STDIN: Final = 0
 
 
 def invoke(*arguments: str | os.PathLike[str]) -> Result:
@@ -18,3 +24,18 @@ def error_line(result: Result) -> str:
     assert result.stderr.startswith("gpt2: error: ")
     assert result.stderr.count("\n") == 1
     return result.stderr.removeprefix("gpt2: error: ").rstrip("\n")
+
+
+@contextmanager
+def stdin_of(data: bytes) -> Iterator[None]:
+    """Let this process's own stdin be a file that holds `data`."""
+    before = os.dup(_STDIN)
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        os.dup2(file.fileno(), _STDIN)
+        try:
+            yield
+        finally:
+            os.dup2(before, _STDIN)
+            os.close(before)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+from importlib import metadata
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,10 @@ from gpt2cli.loading import LoadedModel
 from gpt2cli.records import format_record, make_record
 from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
 from tests.gpt2cli.loaded import load
+
+RUNTIME = next(
+    name for name in ("onnxruntime-gpu", "onnxruntime") if any(metadata.distributions(name=name))
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +34,7 @@ def test_a_record_has_the_keys_of_the_contract_in_its_order(model: LoadedModel) 
     request = Request(
         prompt="a",
         sampling=SamplingConfig(),
-        generation=GenerationConfig(),
+        generation=GenerationConfig(max_new_tokens=7),
         seed=LARGEST_SEED,
         samples=4,
         index=2,
@@ -50,10 +55,16 @@ def test_a_record_has_the_keys_of_the_contract_in_its_order(model: LoadedModel) 
         ("completion_tokens", 5),
         ("sample", 3),
         ("seed", LARGEST_SEED),
+        ("options", {"max_new_tokens": 7}),
         ("model", "owner/name"),
         ("revision", "0123"),
         ("precision", "fp32"),
         ("device", "cpu"),
+        ("fingerprint", model.stored.folder.fingerprint),
+        (
+            "versions",
+            {"gpt2": metadata.version("gpt2"), "onnxruntime": metadata.version(RUNTIME)},
+        ),
     ]
 
 

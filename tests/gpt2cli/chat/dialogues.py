@@ -30,6 +30,7 @@ class TellingEngine(ScriptedEngine):
 
     device = Device("cpu")
     threads = 1
+    runtime_version = "0"
 
 
 class Typed(ChatInput):

@@ -1,0 +1,146 @@
+"""What a text depends on beside its model, in the form of its record, and back again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from typing import Any, Final
+
+from export.small_files import parse_json
+from gpt2cli.config import (
+    BeamConfig,
+    ConstraintConfig,
+    GenerationConfig,
+    SamplingConfig,
+    TextConfig,
+    values_of,
+)
+from gpt2cli.declarations import options_of
+from gpt2cli.errors import PromptError, UsageError, shorten
+from gpt2cli.generation.requests import PreparedRequest, Request, prepare
+from gpt2cli.model_folder import ModelShape
+from gpt2cli.option_kinds import BIAS, SCHEMA
+from gpt2cli.tokenizer import Tokenizer
+
+# The options that a text depends on. How many samples there are, and what records tell of them,
+# changes none.
+_GROUPS: Final = (SamplingConfig, BeamConfig, GenerationConfig, ConstraintConfig, TextConfig)
+_OPTIONS: Final = {option.field: option for group in _GROUPS for option in options_of(group)}
+
+
+def describe_options(request: Request) -> dict[str, Any]:
+    """Return the options in effect that are not built in, as a record of a batch has them."""
+    groups = (request.sampling, request.search, request.generation, request.constraint)
+    values = values_of(*groups) | {"allow_special": request.allow_special}
+    return {
+        field: _describe(values[field], option.kind)
+        for field, option in _OPTIONS.items()
+        if values[field] != option.default
+    }
+
+
+def _describe(value: Any, kind: Any) -> Any:
+    if kind is SCHEMA:
+        return parse_json(value)
+    return dict(value) if kind is BIAS else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the model saw before a reply of a chat, and where that reply ends.
+
+    `ids` are runs, by turns those that are read and those that are stepped. `ends` are the stop
+    sequences of the conversation itself: a reply does not end within one.
+    """
+
+    ids: Sequence[Sequence[int]]
+    kept: int  # of the first ids, that stay where the others slide
+    ends: Sequence[str]
+
+
+def describe_context(prepared: PreparedRequest, ends: Sequence[str]) -> dict[str, Any]:
+    """Return the context of a reply, as its record has it."""
+    stepped = prepared.stepped or [False] * len(prepared.prompt_ids)
+    pairs = zip(stepped, prepared.prompt_ids, strict=True)
+    runs = [(flag, [i for _, i in run]) for flag, run in groupby(pairs, key=lambda pair: pair[0])]
+    begun: list[list[int]] = (
+        [[]] if runs and runs[0][0] else []
+    )  # the first run is one that is read
+    ids: list[list[int]] = [*begun, *(run for _, run in runs)]
+    return asdict(Context(ids=ids, kept=prepared.kept_tokens, ends=tuple(ends)))
+
+
+def read_request(record: Mapping[str, Any], *, index: int) -> Request:
+    """Return the request of a record, with another index.
+
+    Raises:
+        UsageError: naming the option that is unknown, of a wrong type, or out of range.
+    """
+    unknown = [name for name in record["options"] if name not in _OPTIONS]
+    if unknown:
+        raise UsageError(f"unknown option {shorten(', '.join(unknown))}")
+    values = {name: _OPTIONS[name].read(value) for name, value in record["options"].items()}
+
+    def make(group: Any) -> Any:
+        fields = (option.field for option in options_of(group))
+        return group(**{field: values[field] for field in fields if field in values})
+
+    search = make(BeamConfig)
+    return Request(
+        prompt=record["prompt"],
+        sampling=make(SamplingConfig),
+        generation=make(GenerationConfig),
+        search=search,
+        constraint=make(ConstraintConfig),
+        seed=record["seed"],
+        samples=record["sample"] + 1 if search.on else 1,
+        index=index,
+        allow_special=make(TextConfig).allow_special,
+    )
+
+
+def read_context(record: Mapping[str, Any]) -> Context | None:
+    """Return the context of a record; None if the model saw the prompt alone.
+
+    Raises:
+        PromptError: if it is not one.
+    """
+    value = record.get("context")
+    if value is None:
+        return None
+    try:
+        context = Context(**value)
+        whole = [*(i for run in context.ids for i in run), context.kept]
+        is_right = all(type(i) is int and i >= 0 for i in whole)
+        is_right &= all(isinstance(end, str) for end in context.ends)
+    except TypeError:
+        is_right = False
+    if not is_right:
+        raise PromptError('"context" is not what a chat writes')
+    return context
+
+
+def prepare_again(
+    request: Request, context: Context | None, tokenizer: Tokenizer, shape: ModelShape
+) -> PreparedRequest:
+    """Prepare the request of a record.
+
+    Raises:
+        PromptError, UsageError: as `prepare`, or if the context has an id that the model has not.
+    """
+    if context is None:
+        return prepare(request, tokenizer, shape)
+    ids = [i for run in context.ids for i in run]
+    stepped = [number % 2 == 1 for number, run in enumerate(context.ids) for _ in run]
+    if not ids or max(ids) >= shape.vocab_size or context.kept >= shape.n_positions:
+        raise PromptError("its context is not one of this model")
+    return prepare(
+        request, tokenizer, shape, prompt_ids=ids, kept_tokens=context.kept, stepped=stepped
+    )
+
+
+def end_early(request: Request, tokens: int) -> Request:
+    """Return a request that ends after so many tokens, as one that was interrupted did."""
+    limits = request.generation
+    least = min(limits.min_new_tokens, tokens)
+    limits = replace(limits, max_new_tokens=tokens, min_new_tokens=least)
+    return replace(request, generation=limits)

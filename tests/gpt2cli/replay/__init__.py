@@ -1,0 +1,1 @@
+"""Tests of `gpt2 replay`."""
