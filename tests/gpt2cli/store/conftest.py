@@ -1,9 +1,13 @@
 """Keeps every test of the store away from the user's own cache, state and hub."""
 
 import pathlib
+import shutil
 from dataclasses import dataclass, field
 
 import pytest
+
+from tests.checkpoints import CheckpointShape
+from tests.model_folders import ModelFolders
 
 
 @dataclass
@@ -37,3 +41,19 @@ def home(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pat
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     return tmp_path
+
+
+@pytest.fixture
+def starter_checkpoint(
+    model_folders: ModelFolders,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> pathlib.Path:
+    """Let a small checkpoint with a card be the bundled one, which takes seconds to export."""
+    shape = CheckpointShape(n_layer=1, n_head=2, n_embd=32, n_positions=16, vocab_size=257)
+    folder = tmp_path_factory.mktemp("starter") / "checkpoint"
+    shutil.copytree(model_folders.checkpoint(shape), folder)
+    (folder / "README.md").touch()
+    for module in ("names", "store"):
+        monkeypatch.setattr(f"gpt2cli.store.{module}.STARTER_FOLDER", folder)
+    return folder

@@ -22,6 +22,8 @@ from tests.model_folders import ModelFolders
 _SHAPE = CheckpointShape(n_layer=1, n_head=2, n_embd=32, n_positions=16, vocab_size=257)
 _REPO = "openai-community/gpt2"
 
+pytestmark = pytest.mark.usefixtures("starter_checkpoint")
+
 
 @pytest.fixture
 def checkpoint(model_folders: ModelFolders, told: Told) -> pathlib.Path:

@@ -18,7 +18,6 @@ from gpt2cli.store.exports import export_once
 from gpt2cli.store.hub import Hub
 from gpt2cli.store.hub_files import find_damaged
 from gpt2cli.store.memory import DefaultMemory, describe_way, recall_default, remember_default
-from gpt2cli.store.names import STARTER_FOLDER
 from gpt2cli.store.store import Store
 from gpt2cli.tokenizer import Tokenizer
 from tests.checkpoints import CheckpointShape
@@ -28,6 +27,8 @@ from tests.model_folders import ModelFolders
 
 _SHAPE = CheckpointShape(n_layer=1, n_head=2, n_embd=32, n_positions=16, vocab_size=257)
 _DEFAULT = "openai-community/gpt2"
+
+pytestmark = pytest.mark.usefixtures("starter_checkpoint")
 
 
 @pytest.fixture
@@ -287,10 +288,12 @@ def test_a_failure_of_the_hub_is_remembered_for_a_while(
     assert sum("the hub answered 500" in note for note in told.notes) == 2
 
 
-def test_the_starter_is_known_by_what_is_in_its_files(no_hub: Hub, told: Told) -> None:
+def test_the_starter_is_known_by_what_is_in_its_files(
+    no_hub: Hub, told: Told, starter_checkpoint: pathlib.Path
+) -> None:
     """Not by their dates, which every install sets anew, nor by its card."""
     source = Store(listener=told, hub=no_hub).find("starter").folder.source
-    weights = (STARTER_FOLDER / "model.safetensors").read_bytes()
+    weights = (starter_checkpoint / "model.safetensors").read_bytes()
     assert source["sha256"]["model.safetensors"] == hashlib.sha256(weights).hexdigest()
     assert source.keys() == {"name", "sha256"}
     assert "README.md" not in source["sha256"]
