@@ -16,7 +16,7 @@ from gpt2cli.engine.cache import DeviceCache
 from gpt2cli.engine.devices import Device, require_device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.engine.session import try_cuda
-from gpt2cli.errors import DeviceError, DeviceFullError
+from gpt2cli.errors import DeviceError, DeviceFullError, ModelError
 from gpt2cli.model_folder import ModelFolder, read_model_folder
 from tests.gpt2cli.engine import fake_cuda
 from tests.gpt2cli.engine.fake_cuda import Bound, FakeCuda
@@ -114,6 +114,16 @@ def test_a_full_memory_is_told_with_what_takes_less(
         f"device cuda:1: its memory is full, {doing}; "
         "run fewer rows at once (batch_size, samples, beams), or use device cpu"
     )
+
+
+def test_damage_is_told_on_cuda_too(
+    small: ModelFolder, cuda: FakeCuda, tmp_path: pathlib.Path
+) -> None:
+    """Not as a device that refused the graph."""
+    folder = read_model_folder(pathlib.Path(shutil.copytree(small.path, tmp_path / "model")))
+    folder.graph_file.write_bytes(b"\xff" * folder.graph_file.stat().st_size)
+    with pytest.raises(ModelError, match=r"model\.onnx is damaged"):
+        Engine(folder, CUDA)
 
 
 def find_gpu() -> Device:
