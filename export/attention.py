@@ -1,10 +1,11 @@
-"""Attention over the KV cache, in two forms with the same inputs and outputs.
+"""Attention over the KV cache, in three forms with the same inputs and outputs.
 
 MASKED is made of standard operators and computes every position of the cache, then masks those
 that a token may not see: it runs on every provider, in every dtype, with heads of every size.
 GROUPED is one node per layer that reads only the positions in use, so long texts and short prompts
 cost less, and it takes the output of `c_attn` as it is. ONNX Runtime has no such node for float32
 on CUDA, nor for heads whose size is no multiple of 8; with several rows it takes one token each.
+VERIFYING is GROUPED, and can besides take a few tokens of a row as single steps (`export.steps`).
 """
 
 from enum import Enum, auto
@@ -13,7 +14,14 @@ from typing import Final
 from onnx import TensorProto
 
 from export.config import GPT2Config
-from export.nodes import MICROSOFT, Nodes
+from export.nodes import Nodes
+from export.steps import (
+    LAST_PLACES,
+    LONGEST_LENGTH,
+    attend_by_steps,
+    attend_grouped,
+    locate_steps,
+)
 from export.storage import FLOAT32, Storage
 
 _GROUPED_HEAD_DIM: Final = 8  # GroupQueryAttention refuses a head_dim that is no multiple of it
@@ -24,6 +32,7 @@ class AttentionForm(Enum):
 
     MASKED = auto()  # TensorScatter and Attention
     GROUPED = auto()  # GroupQueryAttention
+    VERIFYING = auto()  # several of them in one call, if it is asked for
 
 
 def can_be_grouped(config: GPT2Config, storage: Storage) -> bool:
@@ -33,41 +42,29 @@ def can_be_grouped(config: GPT2Config, storage: Storage) -> bool:
 
 def locate(g: Nodes, form: AttentionForm) -> None:
     """Derive from `position_ids` where new keys and values go, and what each token sees."""
-    if form is AttentionForm.GROUPED:
-        _locate_grouped(g)
-    else:
+    if form is AttentionForm.MASKED:
         _locate_masked(g)
+        return
+    _locate_grouped(g)
+    if form is AttentionForm.VERIFYING:
+        locate_steps(g)
 
 
 def attend(g: Nodes, config: GPT2Config, form: AttentionForm, packed: str, layer: int) -> str:
     """Add the layer's new keys and values to the cache and mix: [B, S, 3E] -> [B, S, E]."""
-    if form is AttentionForm.GROUPED:
-        return _attend_grouped(g, config, packed, layer)
-    return _attend_masked(g, config, packed, layer)
+    if form is AttentionForm.MASKED:
+        return _attend_masked(g, config, packed, layer)
+    if form is AttentionForm.VERIFYING:
+        return attend_by_steps(g, config, packed, layer)
+    return attend_grouped(g, config, packed, layer)
 
 
 def _locate_grouped(g: Nodes) -> None:
     last = g.add("Gather", ["position_ids", g.constant("last", -1)], "last_position", axis=1)
-    g.add("Cast", [last], "last_places", to=TensorProto.INT32)  # [B]
+    g.add("Cast", [last], LAST_PLACES, to=TensorProto.INT32)  # [B]
     highest = g.add("ReduceMax", ["position_ids"], "highest_position", keepdims=0)
     length = g.add("Add", [highest, g.constant("one", 1)], "longest")
-    g.add("Cast", [length], "longest_length", to=TensorProto.INT32)  # of all rows
-
-
-def _attend_grouped(g: Nodes, config: GPT2Config, packed: str, layer: int) -> str:
-    past, present = f"past_key_values.{layer}", f"present.{layer}"
-    mixed = f"h.{layer}.attn.mixed"
-    keys_and_values = [f"{past}.key", f"{past}.value"]
-    g.add_split(
-        "GroupQueryAttention",
-        [packed, "", "", *keys_and_values, "last_places", "longest_length"],
-        [mixed, f"{present}.key", f"{present}.value"],
-        domain=MICROSOFT,
-        num_heads=config.n_head,
-        kv_num_heads=config.n_head,  # groups of one
-        scale=config.attention_scale(layer),
-    )
-    return mixed
+    g.add("Cast", [length], LONGEST_LENGTH, to=TensorProto.INT32)  # of all rows
 
 
 def _locate_masked(g: Nodes) -> None:

@@ -167,9 +167,11 @@ def recheck(folder: Path, provider: str) -> None:
         manifest: dict[str, Any] = read_object(folder / MANIFEST_FILE)
     except ReadError as error:
         raise CheckError(f"{folder / MANIFEST_FILE} {error.reason}; export again") from error
-    graph = find_graphs(folder)[-1] if provider == CPU_PROVIDER else folder / MODEL_FILE
+    graphs = [folder / MODEL_FILE]
+    if provider == CPU_PROVIDER:
+        graphs = find_graphs(folder)[1:] or graphs
     check(
-        [graph],
+        graphs,
         read_config(folder),
         FolderWeights(folder / MODEL_FILE),
         precision=Precision(manifest["precision"]),

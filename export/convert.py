@@ -29,7 +29,9 @@ from export.manifest import (
     CPU_MODEL_FILE,
     MANIFEST_FILE,
     MODEL_FILE,
+    MODEL_FILES,
     TOKENIZER_FILE,
+    VERIFYING_MODEL_FILE,
     describe,
     find_graphs,
     write_descriptions,
@@ -43,9 +45,7 @@ from export.whole import put_back, replacing_folder
 DATA_FILE: Final = "model.onnx.data"
 
 # All files that a model folder may hold; a folder with any other file is never replaced.
-_FILES: Final = frozenset(
-    {MODEL_FILE, CPU_MODEL_FILE, DATA_FILE, MANIFEST_FILE, TOKENIZER_FILE, *COPIED_FILES}
-)
+_FILES: Final = frozenset({*MODEL_FILES, DATA_FILE, MANIFEST_FILE, TOKENIZER_FILE, *COPIED_FILES})
 
 # A page: external data is memory-mapped.
 _ALIGNMENT: Final = 4096
@@ -184,6 +184,7 @@ def write_model(
     models = {MODEL_FILE: build_graph(config, storage)}
     if can_be_grouped(config, storage):
         models[CPU_MODEL_FILE] = build_graph(config, storage, AttentionForm.GROUPED)
+        models[VERIFYING_MODEL_FILE] = build_graph(config, storage, AttentionForm.VERIFYING)
     faults = []
     with (folder / DATA_FILE).open("wb") as file:
         for name in expected_weights(config):

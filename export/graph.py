@@ -20,9 +20,10 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 from export.attention import AttentionForm, attend, locate
 from export.config import GPT2Config
 from export.nodes import MICROSOFT, Nodes
+from export.steps import STEPWISE, step_outputs
 from export.storage import FLOAT32, STORAGES, BlockFormat, Part, Precision, Storage
 
-GRAPH_VERSION: Final = 3  # raised whenever the same checkpoint gives another model folder
+GRAPH_VERSION: Final = 4  # raised whenever the same checkpoint gives another model folder
 _OPSET: Final = 24  # TensorScatter; Attention with a boolean mask over a padded cache
 _MICROSOFT_OPSET: Final = 1
 _IR_VERSION: Final = 11
@@ -35,24 +36,33 @@ class Tensor:
 
     name: str
     element_type: int
-    axes: tuple[int | str, ...]
+    axes: tuple[int | str | None, ...]  # None: it differs from call to call
 
 
-def inputs_of(config: GPT2Config, storage: Storage = _FP32) -> list[Tensor]:
+def inputs_of(
+    config: GPT2Config, storage: Storage = _FP32, form: AttentionForm = AttentionForm.MASKED
+) -> list[Tensor]:
     """Return the graph's inputs in order."""
+    stepwise = Tensor(STEPWISE, TensorProto.BOOL, ())  # whether [1, S] tokens are single steps
     return [
         Tensor("input_ids", TensorProto.INT64, ("B", "S")),
         Tensor("position_ids", TensorProto.INT64, ("B", "S")),  # consecutive within a row
         Tensor("logit_positions", TensorProto.INT64, ("B", "K")),  # indices in S, 0-based
         *_cache(config, storage, "past_key_values"),
+        *([stepwise] if form is AttentionForm.VERIFYING else []),
     ]
 
 
-def outputs_of(config: GPT2Config, storage: Storage = _FP32) -> list[Tensor]:
+def outputs_of(
+    config: GPT2Config, storage: Storage = _FP32, form: AttentionForm = AttentionForm.MASKED
+) -> list[Tensor]:
     """Return the graph's outputs in order; logits are float32 in every precision."""
+    layers = range(config.n_layer if form is AttentionForm.VERIFYING else 0)
+    names = [name for layer in layers for name in step_outputs(layer)]
     return [
         Tensor("logits", TensorProto.FLOAT, ("B", "K", config.vocab_size)),
         *_cache(config, storage, "present"),
+        *(Tensor(name, TensorProto.FLOAT, (None,) * 4) for name in names),
     ]
 
 
@@ -202,11 +212,11 @@ def build_graph(
     for layer in range(config.n_layer):
         x = _block(g, config, form, x, layer)
     _logits(g, config, x)
-    inputs = [_value_info(tensor) for tensor in inputs_of(config, storage)]
-    outputs = [_value_info(tensor) for tensor in outputs_of(config, storage)]
+    inputs = [_value_info(tensor) for tensor in inputs_of(config, storage, form)]
+    outputs = [_value_info(tensor) for tensor in outputs_of(config, storage, form)]
     graph = helper.make_graph(g.nodes, "gpt2", inputs, outputs, list(g.constants.values()))
     opsets = [helper.make_opsetid("", _OPSET)]
-    if any(node.domain == MICROSOFT for node in g.nodes):
+    if form is not AttentionForm.MASKED or storage.matrices is not None:
         opsets.append(helper.make_opsetid(MICROSOFT, _MICROSOFT_OPSET))
     return helper.make_model(
         graph, opset_imports=opsets, ir_version=_IR_VERSION, producer_name="gpt2 export"

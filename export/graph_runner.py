@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from export.config import GPT2Config
 from export.errors import CheckError
+from export.steps import STEPWISE
 
 CPU_PROVIDER: Final = "CPUExecutionProvider"
 _CUDA_PROVIDER: Final = "CUDAExecutionProvider"
@@ -42,8 +43,9 @@ class GraphRunner:
 
     def __init__(self, session: Any, config: GPT2Config, *, rows: int, capacity: int) -> None:
         self._session = session
-        self._names = [output.name for output in session.get_outputs()]
+        self._names = [o.name for o in session.get_outputs() if not o.name[-1].isdigit()]
         types = {value.name: value.type for value in session.get_inputs()}
+        self._can_step = STEPWISE in types
         dtype = np.float16 if types["past_key_values.0.key"] == "tensor(float16)" else np.float32
         shape = (rows, config.n_head, capacity, config.head_dim)
         self._cache = {
@@ -76,6 +78,8 @@ class GraphRunner:
             "position_ids": np.array(starts, np.int64)[:, None] + steps,
             "logit_positions": np.tile(steps if asked is None else np.array(asked), (batch, 1)),
         }
+        if self._can_step:
+            feeds[STEPWISE] = np.array(False)
         past = {name: array[rows] for name, array in self._cache.items()}
         with _translated():
             values = self._session.run(self._names, feeds | past)

@@ -13,18 +13,19 @@ from typing import Any, Final
 from export.config import CONFIG_FILE, GPT2Config, read_config, read_raw
 from export.tokenizer import TokenizerFacts, read_facts
 
-# Two graph files, which share the weights.
+# Graph files, which share the weights.
 MODEL_FILE: Final = "model.onnx"  # for every provider
 CPU_MODEL_FILE: Final = "model_cpu.onnx"  # the form that the CPU computes faster, where it can
+VERIFYING_MODEL_FILE: Final = "model_verify.onnx"  # the same, which also verifies drafts
+MODEL_FILES: Final = (MODEL_FILE, CPU_MODEL_FILE, VERIFYING_MODEL_FILE)
 MANIFEST_FILE: Final = "export.json"
 TOKENIZER_FILE: Final = "tokenizer.json"
 COPIED_FILES: Final = (CONFIG_FILE, "generation_config.json")
 
 
 def find_graphs(folder: Path) -> list[Path]:
-    """Return the graph files of a model folder; the last one is for the CPU."""
-    names = (MODEL_FILE, CPU_MODEL_FILE)
-    return [folder / name for name in names if (folder / name).is_file()]
+    """Return the graph files of a model folder."""
+    return [folder / name for name in MODEL_FILES if (folder / name).is_file()]
 
 
 def write_tokenizer_folder(

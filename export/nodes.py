@@ -37,10 +37,16 @@ class Nodes:
         node = helper.make_node(op, list(inputs), list(outputs), name=outputs[0], **attributes)
         self.nodes.append(node)
 
-    def constant(self, name: str, value: Sequence[int] | int | float) -> str:
+    def branch(self) -> "Nodes":
+        """Return a collector for a subgraph: it may use all names, and adds no name twice."""
+        other = Nodes(self.storage)
+        other.constants, other._outputs = self.constants, self._outputs
+        return other
+
+    def constant(self, name: str, value: Sequence[Any] | int | float) -> str:
         """Return the name of a constant, int64 or a float; same name, same value."""
-        dtype = self.storage.activations if isinstance(value, float) else np.int64
-        array: NDArray[Any] = np.array(value, dtype)
+        array: NDArray[Any] = np.array(value)
+        array = array.astype(self.storage.activations if array.dtype.kind == "f" else np.int64)
         tensor = numpy_helper.from_array(array, name)
         if self.constants.setdefault(name, tensor) != tensor:
             raise ValueError(f"constant {name} has two values")

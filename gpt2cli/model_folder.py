@@ -13,7 +13,7 @@ from export.small_files import LARGE, AccessError, ReadError, read_object
 from gpt2cli.config import PRECISIONS
 from gpt2cli.errors import ModelError, shorten
 
-GRAPH_VERSION: Final = 3  # of the model folders that this version reads
+GRAPH_VERSION: Final = 4  # of the model folders that this version reads
 MANIFEST_FILE: Final = "export.json"
 # As `export` takes them from a config.json; what a manifest says is built by loops over these.
 _SIZE_LIMIT: Final = 2**31
@@ -83,6 +83,12 @@ class ModelFolder:
         """The ONNX graph to run on the CPU: a faster form, if the model has one."""
         faster = self.path / "model_cpu.onnx"
         return faster if faster.is_file() else self.graph_file
+
+    @property
+    def verifying_graph_file(self) -> Path | None:
+        """The CPU's graph that also takes several single steps in one call, if there is one."""
+        verifying = self.path / "model_verify.onnx"
+        return verifying if verifying.is_file() else None
 
     @property
     def tokenizer_file(self) -> Path:

@@ -5,7 +5,7 @@ Both hold, for each layer, keys and values [R, H, M, D] of the dtype that the gr
 whose `version` has changed lies at other addresses: what was bound to the old ones is invalid.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -121,9 +121,19 @@ class HostCache:
     def bind(self, binding: Any, first_row: int, rows: int) -> None:
         """Bind consecutive rows as past and as present, in place."""
         shape = self._axes(rows, self.capacity)
-        for name, array in zip(_cache_names(self._shape), self._arrays, strict=True):
-            address = array.ctypes.data + first_row * array.strides[0]
+        for name, address in self._addresses(first_row):
             _bind_both(binding, name, ("cpu", 0, self._element.type, shape, address))
+
+    def bind_steps(self, binding: Any, row: int, steps: int) -> None:
+        """Bind a row as what each of the steps after the first writes, too."""
+        where = ("cpu", 0, self._element.type, self._axes(1, self.capacity))
+        for name, address in self._addresses(row):
+            for step in range(1, steps):
+                binding.bind_output(f"present.{name}.{step}", *where, address)
+
+    def _addresses(self, row: int) -> Iterator[tuple[str, int]]:
+        for name, array in zip(_cache_names(self._shape), self._arrays, strict=True):
+            yield name, array.ctypes.data + row * array.strides[0]
 
     def _axes(self, rows: int, capacity: int) -> tuple[int, int, int, int]:
         return rows, self._shape.n_head, capacity, self._shape.head_dim

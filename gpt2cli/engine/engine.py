@@ -35,16 +35,20 @@ class Engine:
         *,
         max_slots: int = 8,
         threads: int | None = None,
+        verifying: bool = False,
         cache: HostCache | DeviceCache | None = None,
     ) -> None:
-        """Load the graph; `cache` stands in for the device's own kind of cache in tests."""
+        """Load the graph; `cache` stands in for the device's own kind of cache in tests.
+
+        `verifying`: so that `verify` can be called; on the CPU, for folders with such a graph.
+        """
         self.shape = folder.shape
         self.max_slots = max_slots  # how many are to be active at once, as a rule
         self.runtime_version = RUNTIME_VERSION  # another one may compute other bits
         self.device = device
         self.threads = threads or count_cores()
         self._huge_pages = HugePages() if device.kind == "cpu" else None  # before there are weights
-        self._session = open_session(folder, device, self.threads)
+        self._session = open_session(folder, device, self.threads, verifying=verifying)
         element = cache_dtype(self._session)
         if cache is not None:
             self._cache = cache
@@ -54,6 +58,10 @@ class Engine:
             self._cache = DeviceCache(folder.shape, device, rows=max_slots, element=element)
         self._lengths: list[int] = []
         self._step: _Step | None = None
+        self._verifying: dict[int, _Step] = {}  # by the number of steps, all for one slot
+        self.most_steps = 1 + sum(
+            output.name.startswith("present.0.key.") for output in self._session.get_outputs()
+        )  # that `verify` takes at once
 
     @property
     def slot_limit(self) -> int:
@@ -105,6 +113,27 @@ class Engine:
         logits = self._step.run(input_ids, position_ids, np.zeros((rows, 1), np.int64))
         self._lengths = [length + 1 for length in self._lengths]
         return logits[:, 0]
+
+    def verify(self, slot: int, ids: Sequence[int]) -> Logits:
+        """Append ids to a slot and return the logits after each: [K, V] float32.
+
+        Logits and cache have the bits of `decode`, called with one id after the other; to `extend`
+        by the same ids gives others. 1 ≤ K ≤ `most_steps`. The array is overwritten by the next
+        call with as many ids.
+        """
+        start, steps = self._lengths[slot], len(ids)
+        assert steps <= self.most_steps
+        if self._huge_pages:
+            self._huge_pages.step()
+        self._reserve(start + steps)
+        call = self._verifying.get(steps)
+        if call is None or not call.serves(1, self._cache.version, slot):
+            call = self._verifying[steps] = self._bind(slot, 1, steps, steps=steps)
+        input_ids = np.array([ids], np.int64)  # [1, K]
+        position_ids = np.arange(start, start + steps, dtype=np.int64)[None]
+        logits = call.run(input_ids, position_ids, np.arange(steps, dtype=np.int64)[None])
+        self._lengths[slot] = start + steps
+        return logits[0]
 
     def fork(self, source: int, target: int, length: int | None = None) -> None:
         """Copy the first `length` tokens of a slot, or all, to an active slot or the next free."""
@@ -169,9 +198,9 @@ class Engine:
         with failures_told(self.device, MAKING_ROOM):
             self._cache.reserve(len(self._lengths), max(length, *self._lengths))
 
-    def _bind(self, first_row: int, rows: int, asked: int) -> "_Step":
+    def _bind(self, first_row: int, rows: int, asked: int, *, steps: int = 1) -> "_Step":
         axes = (rows, asked, self.shape.vocab_size)
-        return _Step(self._session, self._cache, self.device, first_row, axes)
+        return _Step(self._session, self._cache, self.device, first_row, axes, steps)
 
 
 def find_pieces(count: int, head_dim: int) -> Sequence[tuple[int, int]]:
@@ -198,19 +227,24 @@ class _Step:
         device: Device,
         first_row: int,
         axes: tuple[int, int, int],
+        steps: int,
     ) -> None:
         self._session = session
         self._device = device
-        self._rows = axes[0]
-        self._cache_version = cache.version
+        self._place = (axes[0], cache.version, first_row)
         self._binding = session.io_binding()
-        cache.bind(self._binding, first_row, self._rows)
+        cache.bind(self._binding, first_row, axes[0])
+        if steps > 1:
+            assert isinstance(cache, HostCache)
+            cache.bind_steps(self._binding, first_row, steps)
+        if any(value.name == "stepwise" for value in session.get_inputs()):
+            self._binding.bind_cpu_input("stepwise", np.array(steps > 1))
         self._logits: Logits = np.empty(axes, np.float32)  # [B, K, V], on the host
         self._binding.bind_output("logits", "cpu", 0, np.float32, axes, self._logits.ctypes.data)
 
-    def serves(self, rows: int, cache_version: int) -> bool:
+    def serves(self, rows: int, cache_version: int, first_row: int = 0) -> bool:
         """Tell whether the bound addresses and shapes still hold."""
-        return (rows, cache_version) == (self._rows, self._cache_version)
+        return (rows, cache_version, first_row) == self._place
 
     def run(
         self,

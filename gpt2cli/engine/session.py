@@ -26,9 +26,17 @@ RUNTIME_VERSION: Final[str] = onnxruntime.__version__
 _FATAL_ONLY: Final = 4  # errors are raised, so they need no log
 
 
-def open_session(folder: ModelFolder, device: Device, threads: int) -> Any:
-    """Return an InferenceSession for the folder's graph on `device`."""
+def open_session(
+    folder: ModelFolder, device: Device, threads: int, *, verifying: bool = False
+) -> Any:
+    """Return an InferenceSession for the folder's graph on `device`; on the CPU there are two.
+
+    `verifying`: take the one that can run several single steps in one call.
+    """
     graph = folder.cpu_graph_file if device.kind == "cpu" else folder.graph_file
+    if verifying:
+        assert folder.verifying_graph_file is not None and device.kind == "cpu"
+        graph = folder.verifying_graph_file
     try:
         return _open_on(str(graph), device, threads)
     except Gpt2Error:
