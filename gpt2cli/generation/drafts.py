@@ -1,28 +1,15 @@
-"""Speculative decoding: a draft proposes ids, the model verifies several of them in one call.
+"""Drafts: what may come next, guessed by a smaller model or looked up in the text so far."""
 
-The text is that of a run without a draft, bit for bit: the model's logits at each position are those
-of single steps, and what is drawn there is drawn as ever, with that position's own random number.
-A draft only decides how many positions one call computes. So it may be anything: wrong, of another
-precision, or timed out.
-"""
-
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from gpt2cli.errors import Gpt2Error
-from gpt2cli.generation.interfaces import LogitsEngine
+from gpt2cli.generation.interfaces import Logits, LogitsEngine
 from gpt2cli.generation.sequence import TokenSequence
 from gpt2cli.sampling.sampler import Sampler
 
 _LONGEST_NGRAM: Final = 3  # that is looked up; a shorter one is more often right by chance only
 _SHORTEST_NGRAM: Final = 2
-_MEMORY: Final = 0.8  # how much of an average stays when the next measurement comes
-_PLAIN_STEPS: Final = 2  # measured before the first draft; the first one binds memory
-_TRIAL: Final = 4  # verified calls after which a draft that does not pay rests
-_FIRST_REST: Final = 32  # tokens; each further one is twice as long
-_LONGEST_REST: Final = 1024
 
 
 class Draft(Protocol):
@@ -34,7 +21,7 @@ class Draft(Protocol):
         ...
 
     def propose(self, sequence: TokenSequence, count: int) -> list[int]:
-        """Return up to `count` ids that may follow the sequence's window; none if it has no idea."""
+        """Return up to `count` ids that may follow the sequence's window."""
         ...
 
 
@@ -89,13 +76,23 @@ class ModelDraft:
         except Gpt2Error:  # nothing may follow, or the draft's logits are no numbers
             return proposed
 
-    def _catch_up(self, window: Sequence[int]) -> "Logits":
+    def _catch_up(self, window: Sequence[int]) -> Logits:
         """Feed what the slot lacks of a window, at least its last id; return the logits: [1, V]."""
         shared = min(_count_shared(self._fed, window), len(window) - 1)
         if self._fed:
             self._engine.rewind(0, shared)
+        self._fed = self._fed[:shared]
         missing = window[shared:]
-        self._fed = list(window)
         if shared and len(missing) == 1:
-            return self._engine.decode(missing)
-        return self._engine.extend(0, missing, [len(missing) - 1])
+            logits = self._engine.decode(missing)
+        else:
+            logits = self._engine.extend(0, missing, [len(missing) - 1])
+        self._fed = list(window)
+        return logits
+
+
+def _count_shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many ids both begin with."""
+    pairs = zip(first, second, strict=False)
+    differing = (index for index, (one, other) in enumerate(pairs) if one != other)
+    return next(differing, min(len(first), len(second)))

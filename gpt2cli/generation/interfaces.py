@@ -77,6 +77,19 @@ class LogitsEngine(Protocol):
         ...
 
 
+class VerifyingEngine(LogitsEngine, Protocol):
+    """An engine that can take several single steps in one call, as drafts need."""
+
+    @property
+    def most_steps(self) -> int:
+        """How many at most."""
+        ...
+
+    def verify(self, slot: int, ids: Sequence[int]) -> Logits:
+        """Append ids to a slot with the bits of single steps; logits after each: [K, V]."""
+        ...
+
+
 class SampleSource(Protocol):
     """Yields samples to run as they come."""
 

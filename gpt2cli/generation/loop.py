@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.beams import BeamSearch
+from gpt2cli.generation.drafting import Drafting
 from gpt2cli.generation.interfaces import Chunk, Counts, Logits, LogitsEngine, SampleSource
 from gpt2cli.generation.prefixes import Prefixes
 from gpt2cli.generation.prompt_cache import PromptCache
@@ -30,6 +31,7 @@ def generate(
     counts: Counts | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     prompt_cache: PromptCache | None = None,
+    drafting: Drafting | None = None,
 ) -> Generator[Chunk, None, None]:
     """Yield the chunks of all samples as they are made; `counts` is kept up to date meanwhile.
 
@@ -39,13 +41,14 @@ def generate(
     work.
 
     With `prompt_cache`, for runs of one sample each, the slot stays open between them, so that a
-    prompt that begins as the one before went on is prefilled from there.
+    prompt that begins as the one before went on is prefilled from there. With `drafting`,
+    what runs alone is decoded several tokens at a time, to the same text.
 
     Raises:
         PromptError: if the options of a request leave nothing to choose.
         DeviceFullError: if the device's memory does not hold a step.
     """
-    loop = Loop(engine, tokenizer, sampler, counts or Counts(), interrupted, prompt_cache)
+    loop = Loop(engine, tokenizer, sampler, counts or Counts(), interrupted, prompt_cache, drafting)
     with closing(loop.run(_RequestSource(requests))) as chunks:
         for chunk in chunks:
             if chunk.finish is not None and chunk.finish.error is not None:
@@ -79,6 +82,7 @@ class Loop:
     counts: Counts = field(default_factory=Counts)
     interrupted: Callable[[], bool] = lambda: False
     prompt_cache: PromptCache | None = None
+    drafting: Drafting | None = None
     active: list[TokenSequence] = field(default_factory=list)  # active[i] runs in slot i
     searches: list[BeamSearch] = field(default_factory=list)  # to which some of them belong
     waiting: TokenSequence | BeamSearch | None = None  # needs more room than there is now
@@ -115,7 +119,8 @@ class Loop:
             self.engine.rewind(self.active.index(sequence), 0)
             yield from self._draw(self._prefill(sequence), [sequence])
         if self.active and not slid:  # else some may have finished: refill first
-            yield from self._decode()
+            proposed = self._propose()
+            yield from self._verify(proposed) if proposed else self._decode()
 
     def _refill(self, source: SampleSource) -> Iterator[Chunk]:
         """Give the slots of finished sequences, then free ones, to those that wait; close the rest.
@@ -232,8 +237,11 @@ class Loop:
         ids = [sequence.window[-1] for sequence in self.active]
         started = time.perf_counter()
         logits = self.engine.decode(ids)  # [n, V]
-        self.counts.decode_seconds += time.perf_counter() - started
+        seconds = time.perf_counter() - started
+        self.counts.decode_seconds += seconds
         self.counts.decode_tokens += len(ids)
+        if self.drafting is not None and len(ids) == 1:
+            self.drafting.note_plain(seconds)
         rows = {}
         for row, sequence in enumerate(self.active):
             sequence.fed += 1
@@ -243,6 +251,37 @@ class Loop:
         if rows:
             drawing = logits if len(rows) == len(ids) else logits[list(rows.values())]
             yield from self._draw(drawing, list(rows))
+
+    def _propose(self) -> list[int]:
+        """Return what a draft proposes for the one sequence that runs; beams do not draft."""
+        if self.drafting is None or len(self.active) > 1 or self.searches:
+            return []
+        started = time.perf_counter()
+        proposed = self.drafting.propose(self.active[0])
+        self.counts.decode_seconds += time.perf_counter() - started
+        return proposed
+
+    def _verify(self, proposed: Sequence[int]) -> Iterator[Chunk]:
+        """Draw by the logits after each proposed id, as long as what was drawn is what is next."""
+        assert self.drafting is not None
+        [sequence] = self.active
+        started = time.perf_counter()
+        logits = self.drafting.engine.verify(0, [sequence.window[-1], *proposed])  # [K, V]
+        seconds = time.perf_counter() - started
+        self.counts.decode_seconds += seconds
+        accepted = 0
+        try:
+            for row, following in enumerate([*proposed, None]):
+                sequence.fed += 1
+                yield from self._draw(logits[row : row + 1], [sequence])
+                goes_on = not sequence.finished and not sequence.needs_prefill
+                if not goes_on or sequence.window[-1] != following:
+                    break
+                accepted += 1
+        finally:
+            self.engine.rewind(0, sequence.fed)
+            self.counts.decode_tokens += accepted + 1
+            self.drafting.note_verified(sequence, len(proposed), accepted, seconds)
 
     def _draw(self, logits: Logits, sequences: Sequence[TokenSequence]) -> Iterator[Chunk]:
         """Draw the next id of sequences by [n, V] logits."""

@@ -31,7 +31,7 @@ class TokenSequence:
         self._kept_tokens = prepared.kept_tokens
         self._config = request.generation
         self._prompt_tokens = len(prepared.prompt_ids)
-        self._eos_ids = frozenset() if self._config.ignore_eos else tokenizer.eos_token_ids
+        self.eos_ids = frozenset() if self._config.ignore_eos else tokenizer.eos_token_ids
         self._detokenizer = Detokenizer(tokenizer)
         self._stops = StopMatcher(self._config.stop)
         self._drawn = 0
@@ -68,9 +68,14 @@ class TokenSequence:
         """Whether nothing more is to be drawn."""
         return self._finish is not None
 
+    @property
+    def room(self) -> int:
+        """How many more ids there are before a limit is met, 1 or more while it is not finished."""
+        return min(self._config.max_new_tokens - self._drawn, self._limit - len(self.window))
+
     def take(self, token_id: int, logits: NDArray[np.float32]) -> str:
         """Accept an id that was drawn from [V] logits; return the text that is certain now."""
-        if token_id in self._eos_ids:
+        if token_id in self.eos_ids:
             self._finish = FinishReason.STOP
             return self._flush()
         self._drawn += 1
