@@ -91,6 +91,28 @@ class ModelConfig(Group):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DraftConfig(Group):
+    """What proposes tokens, so that the model can check several at once."""
+
+    draft: str = option(
+        "off", "On the CPU: let a draft propose tokens, which the model checks several at a time. "
+        "The text stays the same, and comes sooner where the draft is often right. int8: the same "
+        "model in int8; lookup: what followed the last words before; else a smaller model with the "
+        "same vocabulary, by name or folder.", MODEL,
+        kind=NAME, metavar="off|int8|lookup|NAME", off="off",
+    )  # fmt: skip
+    draft_tokens: int | None = option(
+        None, "Tokens that a draft proposes at once.", MODEL,
+        kind=WHOLE, within=Range(1, 7), usual="as many as pay, by measure",
+    )  # fmt: skip
+
+    @property
+    def on(self) -> bool:
+        """Whether there is a draft."""
+        return self.draft != "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingConfig(Group):
     """How the next token is chosen. Names and definitions are Hugging Face's, except two.
 
@@ -283,8 +305,8 @@ OF_A_PROMPT: Final = (
 )  # fmt: skip
 # The options that the environment and the config file can hold, as far as they are a `setting`.
 SETTABLE: Final = (
-    ModelConfig, SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig,
-    ReportConfig,
+    ModelConfig, DraftConfig, SamplingConfig, SeedConfig, BeamConfig, GenerationConfig,
+    ConstraintConfig, ReportConfig,
 )  # fmt: skip
 
 

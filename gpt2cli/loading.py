@@ -3,20 +3,22 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, TypeVar
 
 from gpt2cli.config import AUTO, ModelConfig
 from gpt2cli.engine.cache import choose_slots
 from gpt2cli.engine.devices import Device, DeviceChoice, find_device
-from gpt2cli.engine.engine import Engine
+from gpt2cli.engine.engine import Engine, Identities
 from gpt2cli.engine.failures import captured
+from gpt2cli.engine.identities import find_identities
 from gpt2cli.engine.session import try_cuda
 from gpt2cli.errors import DeviceError, DeviceFullError, ModelError, UsageError
-from gpt2cli.machine import count_cores
+from gpt2cli.generation.drafting import Drafting
+from gpt2cli.machine import count_cores, find_cpu_name
 from gpt2cli.model_folder import ModelFolder
 from gpt2cli.sampling.sampler import Sampler
-from gpt2cli.store.exports import check_again
+from gpt2cli.store.exports import check_again, keep_identities, recall_identities
 from gpt2cli.store.store import Listener, Store, StoredModel
 from gpt2cli.tokenizer import Tokenizer
 
@@ -43,16 +45,22 @@ class LoadedModel:
     tokenizer: Tokenizer
     sampler: Sampler
     device_reason: str | None = None  # why `auto` did not take CUDA
+    drafting: Drafting | None = None
 
 
 def load_model(
-    config: ModelConfig, *, max_slots: int | None, min_slots: int = 1, listener: Listener
+    config: ModelConfig,
+    *,
+    max_slots: int | None,
+    min_slots: int = 1,
+    verifying: bool = False,
+    listener: Listener,
 ) -> LoadedModel:
     """Find and load a model.
 
     `max_slots`: how many sequences run side by side (None: as many as are worth it); if the
     device's memory is too small there are fewer, with a note. `min_slots`: the fewest that are of
-    use.
+    use. `verifying`: so that it can verify what a draft proposes, where that is possible.
 
     Raises:
         ModelError: if it cannot be had, converted or loaded.
@@ -70,8 +78,18 @@ def load_model(
         if where.kind != "cpu":  # whose cache is as large as it begins
             slots = max(slots, min_slots)
 
+        verifies = verifying and where.kind == "cpu"
+        verifies = verifies and stored.folder.verifying_graph_file is not None
+
         def open_with(count: int) -> Engine:
-            return Engine(stored.folder, where, max_slots=count, threads=cores)
+            return Engine(
+                stored.folder,
+                where,
+                max_slots=count,
+                threads=cores,
+                verifying=verifies,
+                alternating=verifies,
+            )
 
         tokenizer = _load_meanwhile(stored.folder, listener.note)
         engine = open_fitting(open_with, slots, fewest=min_slots, listener=listener)
@@ -83,21 +101,44 @@ def load_model(
     )
     if engine.device.kind == "cpu":
         check_again(stored.folder, engine.device.provider)
+        engine.identities = _find_identities(engine, stored.folder)
     sampler = Sampler(stored.folder.missing_ids)
     return LoadedModel(stored, engine, tokenizer.result(), sampler, reason)
 
 
-def _find_for(where: Device, config: ModelConfig, listener: Listener) -> StoredModel:
+def _find_identities(engine: Engine, folder: ModelFolder) -> Identities:
+    """Return which identities hold here: as kept with the model, or measured now, and kept."""
+    conditions = {"onnxruntime": engine.runtime_version, "processor": find_cpu_name()}
+    kept = recall_identities(folder, conditions)
+    needed = ("rows", "cuts", "steps") if engine.most_steps > 1 else ("rows", "cuts")
+    if all(isinstance(kept.get(name), bool) for name in needed):
+        return Identities(kept["rows"], kept["cuts"], kept.get("steps"))
+    found = find_identities(engine)
+    keep_identities(folder, conditions, asdict(found))
+    return found
+
+
+def find_stored(config: ModelConfig, *, auto_precision: str, listener: Listener) -> StoredModel:
+    """Return the model that was asked for, exported if need be.
+
+    Raises:
+        ModelError, UsageError: as `Store.find`.
+    """
     store = Store(
         revision=config.revision,
         step=config.step,
         adapters=config.adapter,
         precision=config.precision,
-        auto_precision=choose_precision(config.precision, where),
+        auto_precision=auto_precision,
         offline=config.offline,
         listener=listener,
     )
-    stored = store.find(config.model)
+    return store.find(config.model)
+
+
+def _find_for(where: Device, config: ModelConfig, listener: Listener) -> StoredModel:
+    precision = choose_precision(config.precision, where)
+    stored = find_stored(config, auto_precision=precision, listener=listener)
     if where.kind == "cpu" and stored.folder.precision == _HALF:
         listener.note(f"{stored.name} is fp16: the CPU computes it in fp32, and no faster")
     return stored

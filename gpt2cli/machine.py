@@ -22,12 +22,11 @@ _CONTAINER_LIMITS: Final = (  # of cgroup v2 and v1
 
 def find_cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """Return the processor's name as Linux tells it, else as Python does; it may be vague."""
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "") or platform.processor() or platform.machine()
+    with suppress(OSError), cpuinfo.open() as lines:  # of all cores: the first one says it
+        names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        if name := next(names, ""):
+            return name
+    return platform.processor() or platform.machine()
 
 
 def find_versions(packages: Iterable[str]) -> dict[str, str]:

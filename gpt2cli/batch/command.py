@@ -5,13 +5,13 @@ from typing import Annotated
 import typer
 
 from gpt2cli.batch.config import InputOutput
-from gpt2cli.config import OF_A_PROMPT, ModelConfig, ReportConfig
+from gpt2cli.config import OF_A_PROMPT, DraftConfig, ModelConfig, ReportConfig
 from gpt2cli.errors import UsageError
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 
 
-@takes(*OF_A_PROMPT, InputOutput, ReportConfig, ModelConfig)
+@takes(*OF_A_PROMPT, InputOutput, ReportConfig, ModelConfig, DraftConfig)
 def batch(
     *,
     prompts: Annotated[

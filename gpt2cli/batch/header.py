@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
-from gpt2cli.config import ModelConfig, ReportConfig
+from gpt2cli.config import DraftConfig, ModelConfig, ReportConfig
 from gpt2cli.declarations import options_of
 from gpt2cli.errors import UsageError
 from gpt2cli.loading import LoadedModel
@@ -21,7 +21,8 @@ def make_header(
 
     Of the options it is what changes the results, or how they are written; not how fast or where.
     """
-    of_the_run = {o.field for group in (ModelConfig, ReportConfig) for o in options_of(group)}
+    groups = (ModelConfig, DraftConfig, ReportConfig)
+    of_the_run = {o.field for group in groups for o in options_of(group)}
     of_the_run |= {"seed", "file", "output", "resume", "batch_size"}
     options = {name: value for name, value in settings.values.items() if name not in of_the_run}
     stored, engine = model.stored, model.engine

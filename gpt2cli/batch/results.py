@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpt2cli.batch.items import BatchItem, ItemSource
+from gpt2cli.generation.drafting import Drafting
 from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, LogitsEngine
 from gpt2cli.generation.loop import Loop
 from gpt2cli.generation.requests import PreparedRequest
@@ -76,14 +77,20 @@ class BatchRun:
         return self._current is None and self._items.ended
 
     def run(
-        self, engine: LogitsEngine, tokenizer: Tokenizer, sampler: Sampler, *, counts: Counts
+        self,
+        engine: LogitsEngine,
+        tokenizer: Tokenizer,
+        sampler: Sampler,
+        *,
+        counts: Counts,
+        drafting: Drafting | None = None,
     ) -> None:
         """Work until the input ends, or it is interrupted.
 
         Raises:
             Gpt2Error: if the input cannot be read, the model fails, or the sink does.
         """
-        loop = Loop(engine, tokenizer, sampler, counts, self._interrupted)
+        loop = Loop(engine, tokenizer, sampler, counts, self._interrupted, drafting=drafting)
         with closing(loop.run(self)) as chunks:
             for chunk in chunks:
                 self._accept(chunk)

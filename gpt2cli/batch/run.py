@@ -14,11 +14,12 @@ from gpt2cli.batch.items import InputReader, ItemParser, ItemSource
 from gpt2cli.batch.journal import Journal, journal_path, read_header, resume_output, start_output
 from gpt2cli.batch.results import BatchRun
 from gpt2cli.batch.view import BatchView
-from gpt2cli.config import BeamConfig, ModelConfig, Overflow, ReportConfig
+from gpt2cli.config import BeamConfig, DraftConfig, ModelConfig, Overflow, ReportConfig
+from gpt2cli.draft_loading import load_with_draft
 from gpt2cli.errors import ExitCode, PromptError, UsageError
 from gpt2cli.generation.interfaces import Counts
 from gpt2cli.generation.requests import make_request, prepare
-from gpt2cli.loading import LoadedModel, load_model
+from gpt2cli.loading import LoadedModel
 from gpt2cli.options import spell_flag
 from gpt2cli.sampling.random import draw_seed
 from gpt2cli.settings import Settings
@@ -96,8 +97,12 @@ def _open_batch(
     if seed is None:
         seed = draw_seed() if before is None else before["seed"]
     beams = settings.make(BeamConfig).beams
-    model = load_model(
-        settings.make(ModelConfig), max_slots=io.batch_size, min_slots=beams, listener=notes
+    model = load_with_draft(
+        settings.make(ModelConfig),
+        settings.make(DraftConfig),
+        max_slots=io.batch_size,
+        min_slots=beams,
+        listener=notes,
     )
     own = settings.with_model(model.stored.folder.generation_config)
     _look_up_texts(own, model, seed)
@@ -171,6 +176,12 @@ def _run(view: BatchView, counts: Counts) -> bool | None:
             slots=model.engine.max_slots,
             interrupted=lambda: pressed() or output.is_abandoned(),
         )
-        run.run(model.engine, model.tokenizer, model.sampler, counts=counts)
+        run.run(
+            model.engine,
+            model.tokenizer,
+            model.sampler,
+            counts=counts,
+            drafting=model.drafting,
+        )
         abandoned = output.is_abandoned()
     return None if abandoned and not pressed() else pressed()

@@ -18,6 +18,7 @@ from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig, SeedConfig, TextConfig
 from gpt2cli.detokenizer import cut_begun
 from gpt2cli.errors import UsageError
+from gpt2cli.generation.drafting import Drafting
 from gpt2cli.generation.interfaces import Counts, Finish, FinishReason, LogitsEngine
 from gpt2cli.generation.loop import generate
 from gpt2cli.generation.prompt_cache import PromptCache
@@ -73,6 +74,7 @@ class Chat:
         template: str,
         settings: Settings,
         conversation: Conversation,
+        drafting: Drafting | None = None,
     ) -> None:
         """Begin; `template` is a name in TEMPLATES. Without a seed each reply has a random one.
 
@@ -84,6 +86,7 @@ class Chat:
         self._sampler = sampler
         self._allow_special = settings.make(TextConfig).allow_special
         self._prompt_cache = PromptCache()
+        self._drafting = drafting
         self._seeded: int | None = 0  # the turn that gets the seed as set; None: the next turn
         self.template = template
         self.known_by_text = self.take_up(conversation)
@@ -177,6 +180,7 @@ class Chat:
             counts=exchange.counts,
             interrupted=interrupted,
             prompt_cache=self._prompt_cache,
+            drafting=self._drafting,
         )
         text = held = ""  # held: what may be the white space at the end
         try:

@@ -4,6 +4,7 @@ import typer
 
 from gpt2cli.chat.config import ChatConfig
 from gpt2cli.config import (
+    DraftConfig,
     GenerationConfig,
     ModelConfig,
     ReportConfig,
@@ -17,6 +18,7 @@ from gpt2cli.settings import Settings
 
 @takes(
     ChatConfig, TextConfig, SamplingConfig, SeedConfig, GenerationConfig, ReportConfig, ModelConfig,
+    DraftConfig,
     max_new_tokens=128,
 )  # fmt: skip
 def chat(*, settings: Settings) -> None:

@@ -12,9 +12,9 @@ from gpt2cli.chat.context import choose_template
 from gpt2cli.chat.conversation import Conversation, SessionFile, tell_replies_differ
 from gpt2cli.chat.dialogue import Dialogue, ReplyView
 from gpt2cli.chat.input import ChatInput, LineInput
-from gpt2cli.config import AUTO, ModelConfig, ReportConfig
+from gpt2cli.config import AUTO, DraftConfig, ModelConfig, ReportConfig
+from gpt2cli.draft_loading import load_with_draft
 from gpt2cli.errors import ExitCode, Gpt2Error, OutputError, UsageError
-from gpt2cli.loading import load_model
 from gpt2cli.settings import Settings
 from gpt2cli.store.memory import state_folder
 from gpt2cli.terminal.notes import Notes, end_line
@@ -92,7 +92,9 @@ def _open_dialogue(
     settings: Settings, form: ChatConfig, source: ChatInput, notes: Notes, writer: ResultWriter
 ) -> Dialogue:
     """Load the model, and the conversation of the session if there is one."""
-    model = load_model(settings.make(ModelConfig), max_slots=1, listener=notes)
+    model = load_with_draft(
+        settings.make(ModelConfig), settings.make(DraftConfig), max_slots=1, listener=notes
+    )
     conversation, session = Conversation(), None
     if form.session is not None:
         session = SessionFile(form.session, model=model.stored.name)
@@ -109,6 +111,7 @@ def _open_dialogue(
         template=template,
         settings=settings,
         conversation=conversation,
+        drafting=model.drafting,
     )
     if session is not None:
         session.write(chat.conversation)  # so that a file that cannot be written is an error now

@@ -5,6 +5,7 @@ Active slots are always 0 … n−1. A slot's length is the number of tokens in 
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import gcd
 from typing import Any, Final
 
@@ -15,7 +16,12 @@ from gpt2cli.engine.cache import DeviceCache, HostCache, Saved
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.failures import MAKING_ROOM, failures_told
 from gpt2cli.engine.huge_pages import HugePages
-from gpt2cli.engine.session import RUNTIME_VERSION, cache_dtype, open_session
+from gpt2cli.engine.session import (
+    RUNTIME_VERSION,
+    cache_dtype,
+    count_further_steps,
+    open_session,
+)
 from gpt2cli.errors import DeviceFullError
 from gpt2cli.machine import count_cores
 from gpt2cli.model_folder import ModelFolder
@@ -23,6 +29,15 @@ from gpt2cli.model_folder import ModelFolder
 Logits = NDArray[np.float32]
 
 _BLOCK: Final = 64  # what a block of ids in attention is a multiple of, if 2 head_dim is
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """Which ways of computing a text give the same bits on this machine."""
+
+    rows: bool  # a row alone and beside others
+    cuts: bool  # ids that are read in one call and in several
+    steps: bool | None  # single steps and several in one call; None: it was not measured
 
 
 class Engine:
@@ -36,11 +51,13 @@ class Engine:
         max_slots: int = 8,
         threads: int | None = None,
         verifying: bool = False,
+        alternating: bool = False,
         cache: HostCache | DeviceCache | None = None,
     ) -> None:
         """Load the graph; `cache` stands in for the device's own kind of cache in tests.
 
         `verifying`: so that `verify` can be called; on the CPU, for folders with such a graph.
+        `alternating`: another engine computes between its calls.
         """
         self.shape = folder.shape
         self.max_slots = max_slots  # how many are to be active at once, as a rule
@@ -48,7 +65,9 @@ class Engine:
         self.device = device
         self.threads = threads or count_cores()
         self._huge_pages = HugePages() if device.kind == "cpu" else None  # before there are weights
-        self._session = open_session(folder, device, self.threads, verifying=verifying)
+        self._session = open_session(
+            folder, device, self.threads, verifying=verifying, alternating=alternating
+        )
         element = cache_dtype(self._session)
         if cache is not None:
             self._cache = cache
@@ -59,9 +78,10 @@ class Engine:
         self._lengths: list[int] = []
         self._step: _Step | None = None
         self._verifying: dict[int, _Step] = {}  # by the number of steps, all for one slot
-        self.most_steps = 1 + sum(
-            output.name.startswith("present.0.key.") for output in self._session.get_outputs()
-        )  # that `verify` takes at once
+        self.most_steps = 1 + (count_further_steps(self._session) if verifying else 0)
+        on_cpu = device.kind == "cpu"
+        # What is assumed until it is measured here. Nothing is on CUDA, where no GPU was at hand.
+        self.identities = Identities(on_cpu, on_cpu, on_cpu and self.most_steps > 1)
 
     @property
     def slot_limit(self) -> int:
@@ -71,7 +91,7 @@ class Engine:
     @property
     def keeps_cuts(self) -> bool:
         """Whether ids that are read have the same bits in one call and in several."""
-        return self.device.kind == "cpu"
+        return self.identities.cuts
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -27,18 +27,24 @@ _FATAL_ONLY: Final = 4  # errors are raised, so they need no log
 
 
 def open_session(
-    folder: ModelFolder, device: Device, threads: int, *, verifying: bool = False
+    folder: ModelFolder,
+    device: Device,
+    threads: int,
+    *,
+    verifying: bool = False,
+    alternating: bool = False,
 ) -> Any:
     """Return an InferenceSession for the folder's graph on `device`; on the CPU there are two.
 
-    `verifying`: take the one that can run several single steps in one call.
+    `verifying`: take the one that can run several single steps in one call. `alternating`: another
+    session runs between the calls of this one.
     """
     graph = folder.cpu_graph_file if device.kind == "cpu" else folder.graph_file
     if verifying:
         assert folder.verifying_graph_file is not None and device.kind == "cpu"
         graph = folder.verifying_graph_file
     try:
-        return _open_on(str(graph), device, threads)
+        return _open_on(str(graph), device, threads, alternating=alternating)
     except Gpt2Error:
         raise
     except Exception as error:  # ONNX Runtime's exceptions share no public base
@@ -75,11 +81,20 @@ def cache_dtype(session: Any) -> np.dtype[Any]:
     return np.dtype(np.float16 if is_half else np.float32)
 
 
-def _open_on(model: str | bytes, device: Device, threads: int) -> Any:
+def count_further_steps(session: Any) -> int:
+    """Return how many steps the graph can take after the first, in one call."""
+    return sum(output.name.startswith("present.0.key.") for output in session.get_outputs())
+
+
+def _open_on(model: str | bytes, device: Device, threads: int, *, alternating: bool = False) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads  # its own choice warns where cores are forbidden
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
+    if alternating:
+        # Else its threads spin for a while after each call, on the cores that the other one needs:
+        # of two on two cores, each takes twice as long.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     missing = preload_libraries() if device.kind == "cuda" else {}
     # Not with session.disable_cpu_ep_fallback, which would tell a missing library at once: it also
     # refuses the few shape nodes that ONNX Runtime itself keeps on the CPU (its issue 17930).

@@ -6,13 +6,14 @@ from typing import Any, Final
 
 import typer
 
-from gpt2cli.config import BeamConfig, ModelConfig, ReportConfig, SampleConfig
+from gpt2cli.config import BeamConfig, DraftConfig, ModelConfig, ReportConfig, SampleConfig
+from gpt2cli.draft_loading import load_with_draft
 from gpt2cli.errors import ExitCode
 from gpt2cli.generate.config import InputOutput
 from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, in_sample_order
 from gpt2cli.generation.loop import generate
 from gpt2cli.generation.requests import PreparedRequest, choose_seed, make_request, prepare
-from gpt2cli.loading import LoadedModel, load_model
+from gpt2cli.loading import LoadedModel
 from gpt2cli.options import spell_flag
 from gpt2cli.records import format_record, make_record
 from gpt2cli.settings import Settings
@@ -46,6 +47,7 @@ class Run:
             [self.prepared],
             counts=self.counts,
             interrupted=interrupted,
+            drafting=model.drafting,
         )
         alone = self.prepared.request.samples == 1
         for chunk in chunks if alone else in_sample_order(chunks):
@@ -103,7 +105,10 @@ def get_ready(prompt: str, settings: Settings, *, listener: Listener) -> Run:
     search, samples = settings.make(BeamConfig), settings.make(SampleConfig).samples
     slots = search.beams if search.on else min(samples, _MOST_SLOTS)
     model = settings.make(ModelConfig)
-    loaded = load_model(model, max_slots=slots, min_slots=search.beams, listener=listener)
+    draft = DraftConfig() if search.on else settings.make(DraftConfig)  # beams do not draft
+    loaded = load_with_draft(
+        model, draft, max_slots=slots, min_slots=search.beams, listener=listener
+    )
     settings = settings.with_model(loaded.stored.folder.generation_config)
     request = make_request(settings, prompt, seed=choose_seed(settings))
     prepared = prepare(request, loaded.tokenizer, loaded.engine.shape)

@@ -18,13 +18,21 @@ from typing import Any, Final
 
 from export.errors import list_some
 from export.tensorflow_steps import find_steps
-from export.whole import locked, remove_leftovers
+from export.whole import locked, remove_leftovers, replacing
 from gpt2cli.errors import ModelError, UsageError
-from gpt2cli.model_folder import GRAPH_VERSION, ModelFolder, read_model_folder
+from gpt2cli.model_folder import (
+    GRAPH_VERSION,
+    MANIFEST_FILE,
+    ModelFolder,
+    read_manifest,
+    read_model_folder,
+)
 from gpt2cli.store.hub_files import find_damaged
 from gpt2cli.store.memory import cache_folder
 
 Report = Callable[[str], None]
+
+_IDENTITIES: Final = "identities"  # in export.json: what was measured of a folder, and where
 _NO_STEPS: Final = "a folder with steps of TensorFlow checkpoints"
 
 
@@ -194,6 +202,27 @@ def check_again(folder: ModelFolder, provider: str) -> None:
         from export.check import recheck
 
         recheck(folder.path, provider)
+
+
+def recall_identities(folder: ModelFolder, conditions: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return what was kept of a model folder under these conditions; nothing if there is none."""
+    kept = read_manifest(folder.path).get(_IDENTITIES)
+    entries = [entry for entry in kept if isinstance(entry, dict)] if isinstance(kept, list) else []
+    return next((entry for entry in entries if conditions.items() <= entry.items()), {})
+
+
+def keep_identities(
+    folder: ModelFolder, conditions: Mapping[str, str], found: Mapping[str, Any]
+) -> None:
+    """Keep in `export.json` what was found; if that cannot be written, it is found each time."""
+    from export.manifest import as_bytes
+
+    manifest = read_manifest(folder.path)
+    others = recall_identities(folder, conditions)
+    kept = [entry for entry in manifest.get(_IDENTITIES, []) if entry != others]
+    manifest[_IDENTITIES] = [*kept, {**conditions, **found}]
+    with suppress(OSError), replacing(folder.path / MANIFEST_FILE) as file:
+        file.write(as_bytes(manifest))
 
 
 def describe_folder(folder: Path) -> dict[str, Any]:

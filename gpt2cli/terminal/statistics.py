@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from gpt2cli.generation.drafting import DraftCounts
 from gpt2cli.generation.interfaces import Counts, Finish
 from gpt2cli.loading import LoadedModel
 from gpt2cli.machine import read_peak
@@ -49,6 +50,8 @@ def describe_run(
             f"decode {counts.decode_tokens} tokens in {seconds:.3f} s: "
             f"{counts.decode_tokens / seconds:.1f} tokens/s, sampling {share:.1f} % of it"
         )
+    if model.drafting is not None:
+        lines.append(_describe_drafts(model.drafting.counts))
     if first_token_seconds is not None:
         lines.append(f"first token {first_token_seconds:.2f} s after the process began")
     lines += [*describe_memory(), f"seed {seed}"]
@@ -56,6 +59,16 @@ def describe_run(
         told = ", ".join(f"{name} {value}" for name, value in from_model.items())
         lines.append(f"from the model's generation_config.json: {told}")
     return lines
+
+
+def _describe_drafts(done: DraftCounts) -> str:
+    if not done.proposed:
+        return "the draft proposed nothing"
+    return (
+        f"{done.tokens / done.calls:.1f} tokens for each of {done.calls} calls that verified a "
+        f"draft, which was right in {100 * done.accepted / done.proposed:.0f} % of {done.proposed} "
+        f"tokens and took {done.draft_seconds:.3f} s; it rested for {done.rested} tokens"
+    )
 
 
 def describe_cut(finish: Finish, n_positions: int) -> list[str]:
