@@ -17,9 +17,11 @@ from gpt2cli.generation.interfaces import VerifyingEngine
 from gpt2cli.generation.sequence import TokenSequence
 
 _FIRST_COUNT: Final = 4  # proposed ids, before anything is known
-_KEPT: Final = 0.8  # of an average's weight, when the next measurement comes
+_KEPT: Final = 0.9  # of an average's weight, when the next measurement comes
+_KEPT_LONGER: Final = 0.97  # of what calls have gained, which varies most
 _PLAIN_STEPS: Final = 2  # measured before the first draft; the first one binds memory
-_TRIAL: Final = 4  # verified calls, after which a draft that does not pay rests
+_TRIAL: Final = 8  # verified calls, after which a draft that does not pay rests
+_LOSS: Final = 1.03  # times as long as plain steps is borne, since measurements vary
 _FIRST_REST: Final = 32  # tokens; each further rest is twice as long
 _LONGEST_REST: Final = 1024
 _PLAIN_EVERY: Final = 32  # calls: one plain step then tells what it costs now
@@ -41,12 +43,13 @@ class DraftCounts:
 class _Average:
     """An average in which what was measured long ago counts for less."""
 
+    kept: float = _KEPT
     total: float = 0.0
     weight: float = 0.0
 
     def add(self, value: float, weight: float = 1.0) -> None:
-        self.total = _KEPT * self.total + value
-        self.weight = _KEPT * self.weight + weight
+        self.total = self.kept * self.total + value
+        self.weight = self.kept * self.weight + weight
 
     @property
     def value(self) -> float:
@@ -73,7 +76,7 @@ class Drafting:
     _drafted: _Average = field(default_factory=_Average)  # seconds for each proposed id
     _verified: dict[int, _Average] = field(default_factory=dict)  # seconds of a call, by its ids
     _accepted: _Average = field(default_factory=_Average)  # share of the ids that were compared
-    _gained: _Average = field(default_factory=_Average)  # seconds for each token
+    _gained: _Average = field(default_factory=lambda: _Average(_KEPT_LONGER))  # seconds for a token
     _trial: int = 0  # calls since the last rest
     _resting: int = 0  # tokens left
     _rest: int = _FIRST_REST
@@ -125,12 +128,12 @@ class Drafting:
 
     def _judge(self) -> None:
         """Let the draft rest if plain steps are faster, longer each time."""
-        if self._gained.value <= self._plain.value:
+        if self._gained.value <= _LOSS * self._plain.value:
             self._rest = _FIRST_REST
             return
         self._resting, self._rest = self._rest, min(2 * self._rest, _LONGEST_REST)
         self._trial = 0
-        self._gained = _Average()
+        self._gained = _Average(_KEPT_LONGER)
 
     def _needs_plain_step(self) -> bool:
         if self._resting:

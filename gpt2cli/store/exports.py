@@ -206,8 +206,7 @@ def check_again(folder: ModelFolder, provider: str) -> None:
 
 def recall_identities(folder: ModelFolder, conditions: Mapping[str, str]) -> Mapping[str, Any]:
     """Return what was kept of a model folder under these conditions; nothing if there is none."""
-    kept = read_manifest(folder.path).get(_IDENTITIES)
-    entries = [entry for entry in kept if isinstance(entry, dict)] if isinstance(kept, list) else []
+    entries = _list_identities(read_manifest(folder.path))
     return next((entry for entry in entries if conditions.items() <= entry.items()), {})
 
 
@@ -218,11 +217,16 @@ def keep_identities(
     from export.manifest import as_bytes
 
     manifest = read_manifest(folder.path)
-    others = recall_identities(folder, conditions)
-    kept = [entry for entry in manifest.get(_IDENTITIES, []) if entry != others]
-    manifest[_IDENTITIES] = [*kept, {**conditions, **found}]
+    entries = _list_identities(manifest)
+    others = [entry for entry in entries if not conditions.items() <= entry.items()]
+    manifest[_IDENTITIES] = [*others, {**conditions, **found}]
     with suppress(OSError), replacing(folder.path / MANIFEST_FILE) as file:
         file.write(as_bytes(manifest))
+
+
+def _list_identities(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    kept = manifest.get(_IDENTITIES)
+    return [entry for entry in kept if isinstance(entry, dict)] if isinstance(kept, list) else []
 
 
 def describe_folder(folder: Path) -> dict[str, Any]:

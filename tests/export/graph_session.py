@@ -46,6 +46,7 @@ class GraphSession:
         self.session = onnxruntime.InferenceSession(
             folder / name, options, providers=["CPUExecutionProvider"]
         )
+        self._can_step = any(value.name == "stepwise" for value in self.session.get_inputs())
         self._config = config
 
     def make_cache(self, *, rows: int, capacity: int, noise_seed: int | None = None) -> Cache:
@@ -79,6 +80,8 @@ class GraphSession:
         binding.bind_cpu_input("input_ids", input_ids)
         binding.bind_cpu_input("position_ids", np.array(starts, np.int64)[:, None] + steps)
         binding.bind_cpu_input("logit_positions", positions)
+        if self._can_step:
+            binding.bind_cpu_input("stepwise", np.array(False))
         for name, array in cache.items():
             _bind(binding.bind_input, name, array)
             _bind(binding.bind_output, name.replace("past_key_values", "present"), array)

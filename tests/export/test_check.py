@@ -18,7 +18,7 @@ from export.config import read_config
 from export.errors import CheckError
 from export.folder_weights import FolderWeights
 from export.graph_runner import GraphRunner, open_session
-from export.manifest import CPU_MODEL_FILE, MODEL_FILE, find_graphs
+from export.manifest import CPU_MODEL_FILE, MODEL_FILE, MODEL_FILES, find_graphs
 from export.storage import Precision
 from export.weights import expected_weights
 from tests.array_weights import ArrayWeights
@@ -260,8 +260,7 @@ def test_the_full_check_reports_its_stages(right: Converted) -> None:
     graphs, weights = find_graphs(right.folder), ArrayWeights(right.arrays)
     check(graphs, right.config, weights, full=True, report=stages.append)
     assert stages == [
-        f"checking all positions by {name}, in one piece and cut"
-        for name in (MODEL_FILE, CPU_MODEL_FILE)
+        f"checking all positions by {name}, in one piece and cut" for name in MODEL_FILES
     ]
 
 

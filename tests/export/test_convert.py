@@ -37,16 +37,16 @@ def test_the_folder_holds_the_files_of_the_contract(
 @pytest.mark.parametrize(
     ("head_dim", "precision", "names"),
     [
-        (8, Precision.FP32, ["model.onnx", "model_cpu.onnx"]),
-        (24, Precision.INT8, ["model.onnx", "model_cpu.onnx"]),
+        (8, Precision.FP32, ["model.onnx", "model_cpu.onnx", "model_verify.onnx"]),
+        (24, Precision.INT8, ["model.onnx", "model_cpu.onnx", "model_verify.onnx"]),
         (12, Precision.FP32, ["model.onnx"]),
         (8, Precision.FP16, ["model.onnx"]),
     ],
 )
-def test_there_is_a_graph_for_the_cpu_where_it_has_the_operator(
+def test_there_are_graphs_for_the_cpu_where_it_has_the_operator(
     model_folders: ModelFolders, head_dim: int, precision: Precision, names: list[str]
 ) -> None:
-    """Heads of a multiple of 8, in float32; both graphs take their weights from the same bytes."""
+    """Heads of a multiple of 8, in float32; all graphs take their weights from the same bytes."""
     shape = CheckpointShape(n_layer=1, n_head=2, n_embd=2 * head_dim, n_positions=8, vocab_size=289)
     folder = model_folders(shape, precision=precision)
     graphs = find_graphs(folder)

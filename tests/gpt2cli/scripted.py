@@ -34,6 +34,7 @@ class ScriptedEngine:
     """A LogitsEngine without a model."""
 
     keeps_cuts = True
+    most_steps = 8
 
     def __init__(
         self,
@@ -78,6 +79,17 @@ class ScriptedEngine:
         self._decoded.fill(np.nan)
         self._decoded = np.stack([self._logits_of(slot) for slot in self.slots])
         return self._decoded
+
+    def verify(self, slot: int, ids: Sequence[int]) -> Logits:
+        """Append ids to a slot; logits after each."""
+        self.calls.append(("verify", slot, tuple(ids)))
+        assert 1 < len(ids) <= self.most_steps
+        start = len(self.slots[slot])
+        self.slots[slot] += ids
+        self._check_length(slot)
+        return np.stack(
+            [self._logits_of(self.slots[slot][: start + i + 1]) for i in range(len(ids))]
+        )
 
     def fork(self, source: int, target: int, length: int | None = None) -> None:
         """Copy a slot, or its first ids."""

@@ -58,7 +58,7 @@ class _Tiny(Engine):
     """An engine on a device, which is the CPU, whose memory holds three rows."""
 
     def __init__(
-        self, folder: ModelFolder, device: Device, *, max_slots: int, threads: int
+        self, folder: ModelFolder, device: Device, *, max_slots: int, threads: int, **others: bool
     ) -> None:
         if max_slots > 3:
             raise DeviceFullError("full")

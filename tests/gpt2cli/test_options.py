@@ -139,6 +139,7 @@ def test_what_can_be_kept_is_what_the_contract_says() -> None:
     """All of model, sampling, limits and reporting; nothing that names a file or is the result."""
     assert {option.field for option in settable_options()} == {
         *("model", "revision", "step", "adapter", "precision", "device", "threads", "offline"),
+        *("draft", "draft_tokens"),
         *("temperature", "top_k", "top_p", "min_p", "typical_p", "greedy", "seed"),
         *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram"),
         *("logit_bias", "ban", "beams", "length_penalty"),
