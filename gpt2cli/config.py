@@ -103,7 +103,7 @@ class DraftConfig(Group):
     )  # fmt: skip
     draft_tokens: int | None = option(
         None, "Tokens that a draft proposes at once.", MODEL,
-        kind=WHOLE, within=Range(1, 7), usual="as many as pay, by measure",
+        within=Range(1, 7), usual="as many as pay, by measure",
     )  # fmt: skip
 
     @property

@@ -1,7 +1,7 @@
 """`gpt2 doctor`: its options, and how a diagnosis is shown."""
 
 import json as json_format
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -103,6 +103,8 @@ def _list_lines(found: "Diagnosis") -> Iterator[tuple[str, str]]:
     yield "driver", _describe_driver(found.cuda)
     yield "libraries", _describe_libraries(found.cuda) if found.providers else "not looked for"
     yield "device", _describe_step(found.step, has_device=found.cuda.devices > 0)
+    if found.step.identities is not None:
+        yield "exactness", _describe_identities(found.step.identities)
     for place in found.places:
         access = "writable" if place.writable else "not writable"
         sizes = f"{format_size(place.size)}, {access}, {format_size(place.free)} free"
@@ -142,6 +144,19 @@ def _describe_step(step: "Step", *, has_device: bool) -> str:
     if step.reason is not None:
         text += f"; not on CUDA: {'see below' if has_device else step.reason}"
     return text
+
+
+def _describe_identities(kept: Mapping[str, bool | None]) -> str:
+    """Say in which ways of computing a text the starter model has the same bits here."""
+    words = {
+        "rows": "alone and beside others",
+        "cuts": "in one piece and in several",
+        "steps": "token by token and by a draft",
+    }
+    held = [words[name] for name, holds in kept.items() if holds]
+    broken = [words[name] for name, holds in kept.items() if not holds]
+    told = [f"a text is the same {', '.join(held)}"] if held else []
+    return "; ".join(told + [f"not the same {text}" for text in broken])
 
 
 def _describe_hub(hub: "HubAnswer") -> str:

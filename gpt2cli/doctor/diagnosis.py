@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +42,9 @@ class Step:
     precision: str | None = None
     milliseconds: float | None = None  # of one decoded token
     reason: str | None = None  # why not on CUDA, or not at all
+    # Which ways of computing a text have the same bits: rows, cuts and steps, as
+    # `engine.Identities` has them; None: it was not measured, as on CUDA.
+    identities: Mapping[str, bool | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,7 @@ def _run_step(asked: str, spell: Spelling) -> Step:
     try:
         config = ModelConfig(model=_MODEL, device=asked, offline=True)
         # Silently: what would be noted stands in the diagnosis.
-        model = load_model(config, max_slots=1, listener=Notes(quiet=True))
+        model = load_model(config, max_slots=1, verifying=True, listener=Notes(quiet=True))
         engine = model.engine
         engine.extend(0, [0], [0])
         seconds = []
@@ -221,8 +224,14 @@ def _run_step(asked: str, spell: Spelling) -> Step:
         return Step(asked, reason=error.tell(spell))
     except OSError as error:
         return Step(asked, reason=str(error))
-    precision = model.stored.folder.precision
-    return Step(asked, str(engine.device), precision, 1000 * min(seconds), model.device_reason)
+    return Step(
+        asked,
+        str(engine.device),
+        model.stored.folder.precision,
+        1000 * min(seconds),
+        model.device_reason,
+        asdict(engine.identities) if engine.device.kind == "cpu" else None,
+    )
 
 
 def _is_older(version: str | None, needed: str | None) -> bool:
