@@ -94,14 +94,14 @@ class ModelConfig(Group):
 class DraftConfig(Group):
     """What proposes tokens, so that the model can check several at once."""
 
-    draft: str = option(
+    draft: str = setting(
         "off", "On the CPU: let a draft propose tokens, which the model checks several at a time. "
         "The text stays the same, and comes sooner where the draft is often right. int8: the same "
         "model in int8; lookup: what followed the last words before; else a smaller model with the "
         "same vocabulary, by name or folder.", MODEL,
         kind=NAME, metavar="off|int8|lookup|NAME", off="off",
     )  # fmt: skip
-    draft_tokens: int | None = option(
+    draft_tokens: int | None = setting(
         None, "Tokens that a draft proposes at once.", MODEL,
         within=Range(1, 7), usual="as many as pay, by measure",
     )  # fmt: skip
