@@ -76,6 +76,7 @@ def takes(
             with settings.naming_origins():
                 command(**values, settings=settings.check())
 
+        # Typer looks at both.
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         return run

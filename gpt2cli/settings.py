@@ -220,7 +220,7 @@ def read_file(options: Iterable[Option]) -> Layer:
         UsageError: naming the file and the key of an invalid value, or an unknown key.
     """
     values = read_config()
-    _check_keys(values)
+    _check_keys(values)  # all of them: a misspelt key would have no effect, without a word
     found = {}
     for option in options:
         if option.field in values:

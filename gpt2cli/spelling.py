@@ -10,7 +10,7 @@ _ITEMS: Final = 1024  # items of a list that are written at once
 _SHORT_ESCAPES: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\", '"': r"\""}
 _ASCII_END: Final = 0x80
 _BMP_END: Final = 0x10000
-_UTF8_BYTES: Final = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 256)}
+_UTF8_BYTES: Final = frozenset(range(256)) - {0xC0, 0xC1, *range(0xF5, 256)}  # RFC 3629
 _MOST_NAMED: Final = 8
 _SURROGATES: Final = range(0xDC80, 0xDD00)  # by which Python's surrogateescape tells a byte
 

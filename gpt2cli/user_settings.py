@@ -63,7 +63,7 @@ def write_setting(key: str, value: Any) -> None:
 
 def remove_setting(key: str) -> bool:
     """Remove a key from the config file, as `write_setting` does; return whether it was there."""
-    if not config_file().parent.is_dir():
+    if not config_file().parent.is_dir():  # which is made where something is written
         return False
     with _changing() as document:
         spelling = _find_spelling(document, key)

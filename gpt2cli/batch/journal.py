@@ -28,7 +28,6 @@ _ENTRY_TYPES: Final = (int, int, str, str, bool)
 _LONGEST_ENTRY: Final = 1 << 24  # the header may hold a schema
 _LONGEST_RESULT: Final = 1 << 29
 _SAME_INPUT: Final = "use the same input, or start over without {resume}"
-_BEGIN_ANEW: Final = "remove it and start over without {resume}"
 
 
 class Entry(NamedTuple):
@@ -236,7 +235,7 @@ def _is_torn(line: bytes) -> bool:
 
 def _damaged(path: Path | str) -> OutputError:
     """Return the error for a journal that holds what no run writes."""
-    return OutputError(f"{path} is damaged", _BEGIN_ANEW)
+    return OutputError(f"{path} is damaged", "remove it and start over without {resume}")
 
 
 def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int, int]:

@@ -148,7 +148,7 @@ def _find_resumable(descriptor: int, io: InputOutput) -> Path | None:
         if io.resume:
             raise UsageError(f"{path} is not a file that can be continued", option="resume")
         return None
-    for written in (path, journal_path(path)):
+    for written in (path, journal_path(path)):  # the input may be an old journal too
         refuse_overwriting(written, [], stdin=descriptor)
     return path
 

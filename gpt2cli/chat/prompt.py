@@ -130,8 +130,8 @@ def _make_session(history_file: Path) -> PromptSession[str]:
         key_bindings=_bind_keys(),
         input_processors=[_SafeProcessor()],
         enable_open_in_editor=True,
-        enable_suspend=True,
-        tempfile_suffix=".txt",
+        enable_suspend=True,  # by Ctrl-Z, which the terminal passes on as a key
+        tempfile_suffix=".txt",  # for the editor that Ctrl-X Ctrl-E opens
         color_depth=None if wants_colour() else ColorDepth.DEPTH_1_BIT,
         output=create_output(always_prefer_tty=True),  # which `ask` wants
     )

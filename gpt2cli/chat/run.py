@@ -50,6 +50,7 @@ def open_input(stdin: int | None, notes: Notes) -> ChatInput:
     """Return the prompt line where a person types and sees it, else the lines of the file."""
     if stdin is None:
         raise UsageError("expected a terminal or messages on stdin, which is closed")
+    # Where stdout and stderr both go elsewhere no prompt could be seen.
     if not os.isatty(stdin) or not any(map(_is_terminal, (sys.stdout, sys.stderr))):
         return LineInput(stdin)
     from gpt2cli.chat.prompt import PromptInput  # heavy: only where a person types

@@ -50,6 +50,7 @@ class Run:
             drafting=model.drafting,
         )
         alone = self.prepared.request.samples == 1
+        # Several samples run side by side; a single one need not be put in order.
         for chunk in chunks if alone else in_sample_order(chunks):
             yield chunk
             if self.first_text_seconds is None and chunk.text:

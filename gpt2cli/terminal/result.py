@@ -14,8 +14,9 @@ from gpt2cli.errors import OutputError, UsageError
 from gpt2cli.terminal.notes import Notes, make_safe, wants_colour
 
 _BOLD: Final = "\x1b[1m"
-_PLAIN: Final = "\x1b[22m"
+_PLAIN: Final = "\x1b[22m"  # ends bold alone
 _RESET: Final = "\x1b[0m"
+# Names of what is open already: what stands in their place must not be replaced, be it a file.
 _DESCRIPTOR: Final = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/[^/]+/fd/\d+")
 
 
@@ -84,7 +85,7 @@ class ResultWriter:
         try:
             while data:  # an unbuffered file may take a part only, on a disk that is nearly full
                 data = data[self._file.write(data) :]
-            self._file.flush()
+            self._file.flush()  # somebody waits for each piece: a person, or a program
         except BrokenPipeError:
             raise
         except OSError as error:
