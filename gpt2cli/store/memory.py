@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,6 +18,7 @@ from export.small_files import ReadError, read_object
 from export.whole import replacing
 
 _RETRY_SECONDS: Final = 600.0
+_COMMIT: Final = re.compile("[0-9a-f]{40}")
 _PROXIES: Final = ("ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 _ON_THE_WAY: Final = ("HF_ENDPOINT", "SSL_CERT_FILE", *_PROXIES, *map(str.lower, _PROXIES))
 
@@ -40,7 +42,12 @@ def keep_json(path: Path, value: Mapping[str, object]) -> None:
 
 
 def read_commit(repo: str, revision: str) -> str | None:
-    """Return the commit that a branch or tag meant when it was last downloaded, if it is known."""
+    """Return the commit that a branch or tag meant when it was last downloaded, if it is known.
+
+    A whole commit means itself.
+    """
+    if _COMMIT.fullmatch(revision):
+        return revision
     try:
         commit = read_object(_commit_file(repo, revision))["commit"]
     except (ReadError, LookupError):

@@ -394,6 +394,17 @@ def test_commits_of_several_revisions_are_known_side_by_side(
     assert server.requests == []
 
 
+def test_an_export_is_found_by_its_commit_where_only_that_is_left(
+    store: Store, server: HubServer, home: pathlib.Path
+) -> None:
+    """As a record names it; nothing is asked for."""
+    expected = store.find("gpt2")
+    shutil.rmtree(home / "hub")
+    server.requests.clear()
+    assert replace(store, revision=COMMIT).find("gpt2") == expected
+    assert server.requests == []
+
+
 def test_a_tokenizer_is_taken_of_whatever_precision_is_there(
     store: Store, model_folders: ModelFolders
 ) -> None:
