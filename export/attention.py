@@ -1,4 +1,4 @@
-"""Attention over the KV cache, in three forms with the same inputs and outputs.
+"""Attention over the KV cache, in three forms with the same inputs and outputs, and one for others.
 
 MASKED is made of standard operators and computes every position of the cache, then masks those
 that a token may not see: it runs on every provider, in every dtype, with heads of every size.
@@ -6,6 +6,7 @@ GROUPED is one node per layer that reads only the positions in use, so long text
 cost less, and it takes the output of `c_attn` as it is. ONNX Runtime has no such node for float32
 on CUDA, nor for heads whose size is no multiple of 8; with several rows it takes one token each.
 VERIFYING is GROUPED, and can besides take a few tokens of a row as single steps (`export.steps`).
+PORTABLE has inputs and outputs that other programs know (`export.portable`).
 """
 
 from enum import Enum, auto
@@ -14,7 +15,8 @@ from typing import Final
 from onnx import TensorProto
 
 from export.config import GPT2Config
-from export.nodes import Nodes
+from export.nodes import Nodes, merge_heads, split_heads
+from export.portable import attend_portable, locate_portable
 from export.steps import (
     LAST_PLACES,
     LONGEST_LENGTH,
@@ -33,6 +35,7 @@ class AttentionForm(Enum):
     MASKED = auto()  # TensorScatter and Attention
     GROUPED = auto()  # GroupQueryAttention
     VERIFYING = auto()  # several of them in one call, if it is asked for
+    PORTABLE = auto()  # what Optimum and its like load: `export.portable`
 
 
 def can_be_grouped(config: GPT2Config, storage: Storage) -> bool:
@@ -41,7 +44,10 @@ def can_be_grouped(config: GPT2Config, storage: Storage) -> bool:
 
 
 def locate(g: Nodes, form: AttentionForm) -> None:
-    """Derive from `position_ids` where new keys and values go, and what each token sees."""
+    """Derive where new keys and values go, and what each token sees."""
+    if form is AttentionForm.PORTABLE:
+        locate_portable(g)
+        return
     if form is AttentionForm.MASKED:
         _locate_masked(g)
         return
@@ -52,6 +58,8 @@ def locate(g: Nodes, form: AttentionForm) -> None:
 
 def attend(g: Nodes, config: GPT2Config, form: AttentionForm, packed: str, layer: int) -> str:
     """Add the layer's new keys and values to the cache and mix: [B, S, 3E] -> [B, S, E]."""
+    if form is AttentionForm.PORTABLE:
+        return attend_portable(g, config, packed, layer)
     if form is AttentionForm.MASKED:
         return _attend_masked(g, config, packed, layer)
     if form is AttentionForm.VERIFYING:
@@ -82,7 +90,7 @@ def _attend_masked(g: Nodes, config: GPT2Config, packed: str, layer: int) -> str
     name = f"h.{layer}.attn"
     q, k, v = (f"{name}.{part}" for part in "qkv")
     g.add_split("Split", [packed], [q, k, v], axis=-1, num_outputs=3)
-    q, k, v = (_split_heads(g, config, part) for part in (q, k, v))  # [B, H, S, D]
+    q, k, v = (split_heads(g, config, part) for part in (q, k, v))  # [B, H, S, D]
     past, present = f"past_key_values.{layer}", f"present.{layer}"
     for part, new in (("key", k), ("value", v)):  # [B, H, M, D]
         inputs = [f"{past}.{part}", new, "write_indices"]
@@ -94,16 +102,4 @@ def _attend_masked(g: Nodes, config: GPT2Config, packed: str, layer: int) -> str
         scale=config.attention_scale(layer),
         is_causal=0,  # "visible" says it all
     )  # [B, H, S, D]
-    return _merge_heads(g, config, mixed)
-
-
-def _split_heads(g: Nodes, config: GPT2Config, x: str) -> str:
-    shape = g.constant("heads.shape", [0, 0, config.n_head, config.head_dim])
-    apart = g.add("Reshape", [x, shape], f"{x}.heads")  # [B, S, H, D]
-    return g.add("Transpose", [apart], f"{x}.by_head", perm=[0, 2, 1, 3])  # [B, H, S, D]
-
-
-def _merge_heads(g: Nodes, config: GPT2Config, x: str) -> str:
-    rows = g.add("Transpose", [x], f"{x}.by_token", perm=[0, 2, 1, 3])  # [B, S, H, D]
-    shape = g.constant("hidden.shape", [0, 0, config.n_embd])
-    return g.add("Reshape", [rows, shape], f"{x}.merged")  # [B, S, E]
+    return merge_heads(g, config, mixed)

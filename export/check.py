@@ -23,7 +23,7 @@ from export.config import GPT2Config, read_config
 from export.errors import CheckError
 from export.folder_weights import FolderWeights
 from export.graph_runner import CPU_PROVIDER, GraphRunner, open_session
-from export.manifest import MANIFEST_FILE, MODEL_FILE, as_bytes, find_graphs
+from export.manifest import MANIFEST_FILE, as_bytes, find_graph, find_graphs
 from export.reference import Reference
 from export.small_files import ReadError, read_object
 from export.storage import FLOAT16, STORAGES, Precision, Storage
@@ -141,7 +141,7 @@ def check(
     limit = config.n_positions
     longest = min(limit, 33 if full else 6)
     lengths = [1, min(2, limit), min(9, limit), longest] if full else [longest, max(1, longest - 2)]
-    texts = _draw_texts(config, lengths)
+    texts = draw_texts(config, lengths)
     rows = [Expectation(config, weights, t, range(len(t)), precision=precision) for t in texts]
     whole = _expect_whole(config, weights, precision) if full else None
     for graph in graphs:  # opened after the oracle is done: one of them in memory
@@ -167,13 +167,13 @@ def recheck(folder: Path, provider: str) -> None:
         manifest: dict[str, Any] = read_object(folder / MANIFEST_FILE)
     except ReadError as error:
         raise CheckError(f"{folder / MANIFEST_FILE} {error.reason}; export again") from error
-    graphs = [folder / MODEL_FILE]
+    graphs = [find_graph(folder)]
     if provider == CPU_PROVIDER:
         graphs = find_graphs(folder)[1:] or graphs
     check(
         graphs,
         read_config(folder),
-        FolderWeights(folder / MODEL_FILE),
+        FolderWeights(find_graph(folder)),
         precision=Precision(manifest["precision"]),
         provider=provider,
     )
@@ -218,12 +218,12 @@ def _check_cut(session: Any, config: GPT2Config, whole: Expectation, cuts: Seque
 def _expect_whole(config: GPT2Config, weights: Weights, precision: Precision) -> Expectation:
     """Expect a text of all positions at a few of them: all logits would be S·V numbers."""
     limit = config.n_positions
-    [text] = _draw_texts(config, [limit])
+    [text] = draw_texts(config, [limit])
     asked = sorted({0, 1 % limit, limit // 3, limit // 2, max(0, limit - 2), limit - 1})
     return Expectation(config, weights, text, asked, precision=precision)
 
 
-def _draw_texts(config: GPT2Config, lengths: Sequence[int]) -> list[list[int]]:
+def draw_texts(config: GPT2Config, lengths: Sequence[int]) -> list[list[int]]:
     """Return seeded ids spread over the whole vocabulary."""
     draw = np.random.Generator(np.random.Philox(0))
     return [draw.integers(0, config.vocab_size, length).tolist() for length in lengths]

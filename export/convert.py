@@ -7,7 +7,7 @@ The folder takes its final name in one step after everything in it is written an
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from export.adapted import Adapted
 from export.adapter import open_adapters
 from export.attention import AttentionForm, can_be_grouped
 from export.check import check
+from export.check_portable import check_portable
 from export.checkpoint import open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckpointError, OutputError, as_one_line
@@ -30,12 +31,21 @@ from export.manifest import (
     MANIFEST_FILE,
     MODEL_FILE,
     MODEL_FILES,
+    OWN_SUFFIX,
     TOKENIZER_FILE,
     VERIFYING_MODEL_FILE,
     describe,
+    find_graph,
     find_graphs,
     write_descriptions,
     write_manifest,
+)
+from export.portable_files import (
+    ONNX_FOLDER,
+    PORTABLE_FILES,
+    portable_data,
+    portable_graph,
+    write_portable_descriptions,
 )
 from export.storage import FLOAT16, STORAGES, Precision, Storage, encode
 from export.tokenizer import TokenizerFacts, read_facts, read_tokenizer
@@ -45,7 +55,12 @@ from export.whole import put_back, replacing_folder
 DATA_FILE: Final = "model.onnx.data"
 
 # All files that a model folder may hold; a folder with any other file is never replaced.
-_FILES: Final = frozenset({*MODEL_FILES, DATA_FILE, MANIFEST_FILE, TOKENIZER_FILE, *COPIED_FILES})
+_FILES: Final = frozenset(
+    {
+        *(DATA_FILE, MANIFEST_FILE, TOKENIZER_FILE, *COPIED_FILES, *PORTABLE_FILES),
+        *(f"{name}{suffix}" for name in MODEL_FILES for suffix in ("", OWN_SUFFIX)),
+    }
+)
 
 # A page: external data is memory-mapped.
 _ALIGNMENT: Final = 4096
@@ -60,6 +75,7 @@ def convert(
     step: int | None = None,
     adapters: Sequence[Path] = (),
     precision: Precision = Precision.FP32,
+    portable: bool = False,
     origin: Mapping[str, Any] | None = None,
     full_check: bool = False,
     force: bool = False,
@@ -69,9 +85,10 @@ def convert(
     """Write the model folder `out` from the checkpoint folder `source`.
 
     `step` is that of a TensorFlow checkpoint (default: `export.tensorflow_steps` says). `adapters`
-    are folders of adapters that are merged into it, one after the other. `origin` is stored as the
-    folder's source (default: the paths); `report` is told each stage as it begins, and `note` what
-    the user should know of the checkpoint, a line each.
+    are folders of adapters that are merged into it, one after the other. With `portable` other
+    programs load the folder too (`export.portable_files`). `origin` is stored as the folder's
+    source (default: the paths); `report` is told each stage as it begins, and `note` what the user
+    should know of the checkpoint, a line each.
     An existing model folder is replaced with `force`.
 
     Raises:
@@ -94,14 +111,25 @@ def convert(
         for notes in filter(None, (of_weights, facts.notes)):
             note(as_one_line("; ".join(notes)))
         report("writing the graph and the weights")
-        faults = write_model(folder, config, weights, STORAGES[precision])
+        portable_as = precision if portable else None
+        faults = write_model(folder, config, weights, STORAGES[precision], portable_as=portable_as)
         if faults:
             raise CheckpointError(source, faults)
         write_descriptions(source, folder, facts, changed=weights.changed_fields)
+        if portable:
+            tokenizer = weights.tokenizer_folder or source
+            others = write_portable_descriptions(tokenizer, folder, config, facts, precision)
+            for difference in others:
+                note(as_one_line(difference))
         report("checking the graph against the NumPy reference")
         graphs, exact = find_graphs(folder), precision is Precision.FP32
-        written = weights if exact else FolderWeights(folder / MODEL_FILE)
+        written = weights if exact else FolderWeights(find_graph(folder))
         check(graphs, config, written, precision=precision, full=full_check, report=report)
+        if portable:
+            graph = folder / portable_graph(precision)
+            check_portable(
+                graph, config, written, precision=precision, full=full_check, report=report
+            )
         manifest = describe(
             folder, config, facts, graph_version=GRAPH_VERSION, precision=precision.value
         )
@@ -175,29 +203,52 @@ def _gathering(faults: list[str], adapter: Path | None = None) -> Iterator[None]
 
 
 def write_model(
-    folder: Path, config: GPT2Config, weights: Weights, storage: Storage
+    folder: Path,
+    config: GPT2Config,
+    weights: Weights,
+    storage: Storage,
+    *,
+    portable_as: Precision | None = None,
 ) -> Sequence[str]:
     """Write the graph files and stream the weights beside them, one in memory at a time.
 
+    With `portable_as`, the storage's precision, also the graph for other programs.
     Returns a sentence for every weight that the precision cannot hold.
     """
-    models = {MODEL_FILE: build_graph(config, storage)}
-    if can_be_grouped(config, storage):
-        models[CPU_MODEL_FILE] = build_graph(config, storage, AttentionForm.GROUPED)
-        models[VERIFYING_MODEL_FILE] = build_graph(config, storage, AttentionForm.VERIFYING)
+    models, data = _build_graphs(config, storage, portable_as)
+    (folder / data).parent.mkdir(exist_ok=True)
     faults = []
-    with (folder / DATA_FILE).open("wb") as file:
+    with (folder / data).open("wb") as file:
         for name in expected_weights(config):
             for part in encode(storage, name, weights.read(name)):
                 if part.array.dtype == FLOAT16 and not np.isfinite(part.array).all():
                     faults.append(f"{name} holds numbers that fp16 cannot (beyond 65504)")
                 file.write(b"\0" * (-file.tell() % _ALIGNMENT))
-                for model in models.values():
-                    add_weight(model, part, DATA_FILE, file.tell())
+                for path, model in models.items():
+                    add_weight(model, part, str(data.relative_to(path.parent)), file.tell())
                 file.write(np.ascontiguousarray(part.array).data)
-    for name, model in models.items():
-        onnx.save_model(model, folder / name)
+    for path, model in models.items():
+        onnx.save_model(model, folder / path)
     return faults
+
+
+def _build_graphs(
+    config: GPT2Config, storage: Storage, portable_as: Precision | None
+) -> tuple[dict[PurePosixPath, onnx.ModelProto], PurePosixPath]:
+    """Return the graphs by their paths in the folder, and where their weights go there."""
+    forms = {MODEL_FILE: AttentionForm.MASKED}
+    if can_be_grouped(config, storage):
+        forms[CPU_MODEL_FILE] = AttentionForm.GROUPED
+        forms[VERIFYING_MODEL_FILE] = AttentionForm.VERIFYING
+    suffix = OWN_SUFFIX if portable_as else ""
+    models = {
+        PurePosixPath(f"{name}{suffix}"): build_graph(config, storage, form)
+        for name, form in forms.items()
+    }
+    if portable_as is None:
+        return models, PurePosixPath(DATA_FILE)
+    models[portable_graph(portable_as)] = build_graph(config, storage, AttentionForm.PORTABLE)
+    return models, portable_data(portable_as)
 
 
 def _refuse_taken(out: Path, *, force: bool) -> None:
@@ -209,7 +260,7 @@ def _refuse_taken(out: Path, *, force: bool) -> None:
         return
     if names is None or MANIFEST_FILE not in names:
         raise OutputError(f"{out} exists and is not a model folder; choose another name")
-    others = {name for name in names - _FILES if not name.startswith(".")}
+    others = {name for name in names - _FILES if not PurePosixPath(name).name.startswith(".")}
     if others:
         other = ascii(min(others))
         raise OutputError(f"{out} holds {other}, no part of a model folder; choose another name")
@@ -218,14 +269,15 @@ def _refuse_taken(out: Path, *, force: bool) -> None:
 
 
 def _names_at(out: Path) -> set[str] | None:
-    """Return the names in a folder; none where nothing is; None if it is not a folder of its own.
+    """Return the paths in a folder; none where nothing is; None if it is not a folder of its own.
 
     A link is not: the rename would replace the link, not the folder behind it.
     """
     if out.is_symlink():
         return None
     if out.is_dir():
-        return {path.name for path in out.iterdir()}
+        inner = (out / ONNX_FOLDER).glob("*")
+        return {path.relative_to(out).as_posix() for path in (*out.iterdir(), *inner)}
     return None if out.exists() else set()
 
 

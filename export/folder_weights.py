@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from export.config import read_config, read_object
 from export.errors import CheckError
-from export.manifest import MODEL_FILE
+from export.manifest import find_graph
 from export.storage import VOCABULARY_WEIGHTS
 from export.weights import Array, expected_weights
 
@@ -84,7 +84,7 @@ def describe(folder: Path) -> dict[str, Any]:
         OSError: if the folder's files cannot be read.
         CheckpointError: if its configuration is damaged.
     """
-    graph = onnx.load(folder / MODEL_FILE, load_external_data=False).graph
+    graph = onnx.load(find_graph(folder), load_external_data=False).graph
     shapes = expected_weights(read_config(folder)).values()
     return {
         "config": dict(read_object(folder / "config.json")),

@@ -11,7 +11,6 @@ updated in place; what lies beyond a row's last position is never seen, but must
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +18,13 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from export.attention import AttentionForm, attend, locate
 from export.config import GPT2Config
-from export.nodes import MICROSOFT, Nodes
+from export.nodes import MICROSOFT, Nodes, Tensor
+from export.portable import (
+    PORTABLE_IR_VERSION,
+    PORTABLE_OPSET,
+    portable_inputs,
+    portable_outputs,
+)
 from export.steps import STEPWISE, step_outputs
 from export.storage import FLOAT32, STORAGES, BlockFormat, Part, Precision, Storage
 
@@ -30,19 +35,12 @@ _IR_VERSION: Final = 11
 _FP32: Final = STORAGES[Precision.FP32]
 
 
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """One input or output of the graph: its name, ONNX element type and axes."""
-
-    name: str
-    element_type: int
-    axes: tuple[int | str | None, ...]  # None: it differs from call to call
-
-
 def inputs_of(
     config: GPT2Config, storage: Storage = _FP32, form: AttentionForm = AttentionForm.MASKED
 ) -> list[Tensor]:
     """Return the graph's inputs in order."""
+    if form is AttentionForm.PORTABLE:
+        return portable_inputs(config, storage)
     stepwise = Tensor(STEPWISE, TensorProto.BOOL, ())  # whether [1, S] tokens are single steps
     return [
         Tensor("input_ids", TensorProto.INT64, ("B", "S")),
@@ -57,6 +55,8 @@ def outputs_of(
     config: GPT2Config, storage: Storage = _FP32, form: AttentionForm = AttentionForm.MASKED
 ) -> list[Tensor]:
     """Return the graph's outputs in order; logits are float32 in every precision."""
+    if form is AttentionForm.PORTABLE:
+        return portable_outputs(config, storage)
     layers = range(config.n_layer if form is AttentionForm.VERIFYING else 0)
     names = [name for layer in layers for name in step_outputs(layer)]
     return [
@@ -177,11 +177,15 @@ def _cast(g: Nodes, x: str, dtype: np.dtype[Any]) -> str:
     return g.add("Cast", [x], f"{x}.{dtype.name}", to=helper.np_dtype_to_tensor_dtype(dtype))
 
 
-def _logits(g: Nodes, config: GPT2Config, x: str) -> str:
-    """Apply the output matrix at the asked positions only: V is wide, the rest is not needed."""
+def _pick_asked(g: Nodes, x: str) -> str:
+    """Return the asked positions only, since V is wide: [B, S, E] -> [B, K, E]."""
     indices = g.add("Unsqueeze", ["logit_positions", g.constant("row.axis", [2])], "asked.indices")
-    asked = g.add("GatherND", [x, indices], "asked", batch_dims=1)  # [B, K, E]
-    x = _layer_norm(g, config, asked, "ln_f")
+    return g.add("GatherND", [x, indices], "asked", batch_dims=1)
+
+
+def _logits(g: Nodes, config: GPT2Config, x: str, positions: str) -> str:
+    """Apply the output matrix: [B, K, E] -> [B, K, V]; `positions` is an input of shape [B, K]."""
+    x = _layer_norm(g, config, x, "ln_f")
     head = "wte.weight" if config.tie_word_embeddings else "lm_head.weight"  # [V, E]
     form = g.storage.vocabulary
     if form is not None:
@@ -190,7 +194,7 @@ def _logits(g: Nodes, config: GPT2Config, x: str) -> str:
     x = _cast(g, x, FLOAT32)
     flat = g.add("Reshape", [x, g.constant("flat.shape", [-1, config.n_embd])], "flat")  # [B·K, E]
     scores = g.add("Gemm", [flat, head], "flat_logits", transB=1)  # [B·K, V]
-    g.add("Shape", ["logit_positions"], "asked.shape")
+    g.add("Shape", [positions], "asked.shape")
     width = g.constant("vocab_size", [config.vocab_size])
     shape = g.add("Concat", ["asked.shape", width], "logits.shape", axis=0)
     return g.add("Reshape", [scores, shape], "logits")
@@ -211,15 +215,21 @@ def build_graph(
     x = _embed(g, config)
     for layer in range(config.n_layer):
         x = _block(g, config, form, x, layer)
-    _logits(g, config, x)
+    portable = form is AttentionForm.PORTABLE
+    if portable:
+        _logits(g, config, x, "input_ids")
+    else:
+        _logits(g, config, _pick_asked(g, x), "logit_positions")
     inputs = [_value_info(tensor) for tensor in inputs_of(config, storage, form)]
     outputs = [_value_info(tensor) for tensor in outputs_of(config, storage, form)]
     graph = helper.make_graph(g.nodes, "gpt2", inputs, outputs, list(g.constants.values()))
-    opsets = [helper.make_opsetid("", _OPSET)]
-    if form is not AttentionForm.MASKED or storage.matrices is not None:
+    opsets = [helper.make_opsetid("", PORTABLE_OPSET if portable else _OPSET)]
+    grouped = form in (AttentionForm.GROUPED, AttentionForm.VERIFYING)
+    if grouped or storage.matrices is not None:
         opsets.append(helper.make_opsetid(MICROSOFT, _MICROSOFT_OPSET))
+    version = PORTABLE_IR_VERSION if portable else _IR_VERSION
     return helper.make_model(
-        graph, opset_imports=opsets, ir_version=_IR_VERSION, producer_name="gpt2 export"
+        graph, opset_imports=opsets, ir_version=version, producer_name="gpt2 export"
     )
 
 

@@ -1,6 +1,6 @@
 """Runs a written graph by plain `session.run`; the only module here that calls ONNX Runtime."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +36,15 @@ def open_session(model_path: Path, provider: str = CPU_PROVIDER) -> Any:
     if provider not in session.get_providers():  # it fell back to the CPU
         raise CheckError(f"ONNX Runtime cannot run the exported graph by {provider}")
     return session
+
+
+def run_graph(
+    session: Any, names: Sequence[str], feeds: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return the outputs of these names, or raise CheckError if ONNX Runtime cannot run it."""
+    with _translated():
+        values = session.run(names, feeds)
+    return dict(zip(names, values, strict=True))
 
 
 class GraphRunner:
@@ -81,9 +90,7 @@ class GraphRunner:
         if self._can_step:
             feeds[STEPWISE] = np.array(False)
         past = {name: array[rows] for name, array in self._cache.items()}
-        with _translated():
-            values = self._session.run(self._names, feeds | past)
-        outputs = dict(zip(self._names, values, strict=True))
+        outputs = run_graph(self._session, self._names, feeds | past)
         for name, array in self._cache.items():
             array[rows] = outputs[name.replace("past_key_values", "present")]
         return outputs["logits"]

@@ -20,12 +20,22 @@ VERIFYING_MODEL_FILE: Final = "model_verify.onnx"  # the same, which also verifi
 MODEL_FILES: Final = (MODEL_FILE, CPU_MODEL_FILE, VERIFYING_MODEL_FILE)
 MANIFEST_FILE: Final = "export.json"
 TOKENIZER_FILE: Final = "tokenizer.json"
-COPIED_FILES: Final = (CONFIG_FILE, "generation_config.json")
+GENERATION_FILE: Final = "generation_config.json"
+COPIED_FILES: Final = (CONFIG_FILE, GENERATION_FILE)
+# Behind the names of these graphs in a portable folder, where others load all that ends in .onnx.
+OWN_SUFFIX: Final = ".gpt2"
+
+
+def find_graph(folder: Path, name: str = MODEL_FILE) -> Path:
+    """Return where a graph of a model folder lies, if it has it."""
+    own = folder / f"{name}{OWN_SUFFIX}"
+    return own if own.is_file() else folder / name
 
 
 def find_graphs(folder: Path) -> list[Path]:
     """Return the graph files of a model folder."""
-    return [folder / name for name in MODEL_FILES if (folder / name).is_file()]
+    paths = (find_graph(folder, name) for name in MODEL_FILES)
+    return [path for path in paths if path.is_file()]
 
 
 def write_tokenizer_folder(
@@ -94,7 +104,11 @@ def describe(
             "eos_token_ids": list(facts.special.eos_token_ids),
             "special_tokens": facts.special.as_rows(),
         },
-        "files": {path.name: _fingerprint(path) for path in sorted(folder.iterdir())},
+        "files": {
+            path.relative_to(folder).as_posix(): _fingerprint(path)
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        },
     }
 
 

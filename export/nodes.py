@@ -1,15 +1,26 @@
 """Collects a graph's nodes and constants, each under a name of its own."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from export.config import GPT2Config
 from export.storage import Storage
 
 MICROSOFT: Final = "com.microsoft"  # MatMulNBits, GatherBlockQuantized, GroupQueryAttention
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One input or output of the graph: its name, ONNX element type and axes."""
+
+    name: str
+    element_type: int
+    axes: tuple[int | str | None, ...]  # None: it differs from call to call
 
 
 class Nodes:
@@ -51,3 +62,17 @@ class Nodes:
         if self.constants.setdefault(name, tensor) != tensor:
             raise ValueError(f"constant {name} has two values")
         return name
+
+
+def split_heads(g: Nodes, config: GPT2Config, x: str) -> str:
+    """Give each head rows of its own: [B, S, E] -> [B, H, S, D]."""
+    shape = g.constant("heads.shape", [0, 0, config.n_head, config.head_dim])
+    apart = g.add("Reshape", [x, shape], f"{x}.heads")  # [B, S, H, D]
+    return g.add("Transpose", [apart], f"{x}.by_head", perm=[0, 2, 1, 3])  # [B, H, S, D]
+
+
+def merge_heads(g: Nodes, config: GPT2Config, x: str) -> str:
+    """Put the heads side by side again: [B, H, S, D] -> [B, S, E]."""
+    rows = g.add("Transpose", [x], f"{x}.by_token", perm=[0, 2, 1, 3])  # [B, S, H, D]
+    shape = g.constant("hidden.shape", [0, 0, config.n_embd])
+    return g.add("Reshape", [rows, shape], f"{x}.merged")  # [B, S, E]

@@ -255,6 +255,12 @@ def _set_for_inference(tokenizer: Tokenizer, files: TokenFiles) -> None:
             step.add_prefix_space = prefix_space
 
 
+def adds_prefix_space(tokenizer: Tokenizer) -> bool:
+    """Tell whether a text is read as if a space stood before it."""
+    steps = _list_steps(tokenizer.pre_tokenizer)
+    return any(isinstance(s, pre_tokenizers.ByteLevel) and s.add_prefix_space for s in steps)
+
+
 def _find_around(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids that are put before a text and after it."""
     texts = map(chr, range(ord("!"), ord("~") + 1))

@@ -70,8 +70,8 @@ def replacing_folder(target: Path) -> Iterator[Path]:
     with _partial(target, folder=True) as (partial, descriptor):
         try:
             yield partial
-            for path in partial.iterdir():
-                _sync_file(path)
+            for path in partial.rglob("*"):
+                sync_folder(path) if path.is_dir() else _sync_file(path)
             partial.chmod(0o777 & ~_umask())  # until then it is private
             sync_folder(partial)
             replaced = _swap_in(partial, target)

@@ -24,6 +24,9 @@ class ExportConfig:
     precision: str = option(
         "fp32", "Precision of the weights; fp16 is for CUDA.", _EXPORT, kind=one_of(PRECISIONS)
     )
+    portable: bool = option(
+        False, "Let Optimum, transformers.js and onnxruntime-genai load the folder too.", _EXPORT
+    )
     check: bool = option(False, "Check the graph at all positions, not only at a few.", _EXPORT)
     force: bool = option(False, "Replace an existing model folder.", _EXPORT)
 
@@ -75,6 +78,7 @@ def export(
             store.find_checkpoint(source),
             out,
             precision=how.precision,
+            portable=how.portable,
             full_check=how.check,
             force=how.force,
             note=notes.note,

@@ -76,18 +76,23 @@ class ModelFolder:
     @property
     def graph_file(self) -> Path:
         """The ONNX graph that every provider runs."""
-        return self.path / "model.onnx"
+        return self._find_graph("model.onnx")
 
     @property
     def cpu_graph_file(self) -> Path:
         """The ONNX graph to run on the CPU: a faster form, if the model has one."""
-        faster = self.path / "model_cpu.onnx"
+        faster = self._find_graph("model_cpu.onnx")
         return faster if faster.is_file() else self.graph_file
+
+    def _find_graph(self, name: str) -> Path:
+        """Return a graph of our own; in a portable folder its name is one that no other loads."""
+        own = self.path / f"{name}.gpt2"
+        return own if own.is_file() else self.path / name
 
     @property
     def verifying_graph_file(self) -> Path | None:
         """The CPU's graph that also takes several single steps in one call, if there is one."""
-        verifying = self.path / "model_verify.onnx"
+        verifying = self._find_graph("model_verify.onnx")
         return verifying if verifying.is_file() else None
 
     @property
@@ -228,8 +233,9 @@ def _parse_checked(entries: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _parse_file(name: str, facts: Mapping[str, Any]) -> tuple[int, str]:
-    plain = Path(name).name == name and name not in ("", "..") and "\\" not in name
-    _require(plain and name.isprintable(), "file name", name)
+    parts = name.split("/")  # a portable folder has a folder in it
+    plain = all(Path(part).name == part and part not in ("", "..") for part in parts)
+    _require(plain and "\\" not in name and name.isprintable(), "file name", name)
     size, sha256 = facts["size"], facts["sha256"]
     _require(type(size) is int and isinstance(sha256, str), "size and sha256", facts)
     return size, sha256

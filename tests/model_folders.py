@@ -38,17 +38,19 @@ class ModelFolders:
     def __init__(self, root: pathlib.Path) -> None:
         self._root = root
         self._checkpoints: dict[str, pathlib.Path] = {}
-        self._converted: dict[tuple[pathlib.Path, Precision], pathlib.Path] = {}
+        self._converted: dict[tuple[pathlib.Path, Precision, bool], pathlib.Path] = {}
 
     def __call__(
         self,
         shape: CheckpointShape = SMALL_SHAPE,
         *,
         precision: Precision = Precision.FP32,
+        portable: bool = False,
         **options: Unpack[CheckpointOptions],
     ) -> pathlib.Path:
         """Return the model folder of `checkpoint(...)` with the same arguments."""
-        return self.convert(self.checkpoint(shape, **options), precision)
+        checkpoint = self.checkpoint(shape, **options)
+        return self.convert(checkpoint, precision, portable=portable)
 
     def checkpoint(
         self, shape: CheckpointShape = SMALL_SHAPE, **options: Unpack[CheckpointOptions]
@@ -62,12 +64,16 @@ class ModelFolders:
         return self._checkpoints[key]
 
     def convert(
-        self, checkpoint: pathlib.Path, precision: Precision = Precision.FP32
+        self,
+        checkpoint: pathlib.Path,
+        precision: Precision = Precision.FP32,
+        *,
+        portable: bool = False,
     ) -> pathlib.Path:
         """Return the model folder of any checkpoint folder."""
-        key = (checkpoint, precision)
+        key = (checkpoint, precision, portable)
         if key not in self._converted:
             folder = self._root / f"model-{len(self._converted)}"
-            convert(checkpoint, folder, precision=precision)
+            convert(checkpoint, folder, precision=precision, portable=portable)
             self._converted[key] = folder
         return self._converted[key]

@@ -14,7 +14,8 @@ from onnx import TensorProto
 
 from export.attention import AttentionForm
 from export.config import read_config
-from export.graph import Tensor, build_graph, inputs_of, outputs_of
+from export.graph import build_graph, inputs_of, outputs_of
+from export.nodes import Tensor
 from export.storage import STORAGES, Precision
 from export.weights import expected_weights
 from tests.checkpoints import CheckpointShape
@@ -218,10 +219,12 @@ def test_nodes_are_named_after_their_outputs_and_the_versions_are_pinned(
     assert [node.name for node in nodes] == [node.output[0] for node in nodes]
     outputs = [output for node in list_nodes(model.graph) for output in node.output]
     assert len(set(outputs)) == len(outputs)
-    own = form is not AttentionForm.MASKED or precision in (Precision.INT8, Precision.INT4)
-    opsets = [("", 24), *([("com.microsoft", 1)] if own else [])]
+    portable = form is AttentionForm.PORTABLE
+    grouped = form in (AttentionForm.GROUPED, AttentionForm.VERIFYING)
+    own = grouped or precision in (Precision.INT8, Precision.INT4)
+    opsets = [("", 20 if portable else 24), *([("com.microsoft", 1)] if own else [])]
     assert [(opset.domain, opset.version) for opset in model.opset_import] == opsets
-    assert model.ir_version == 11
+    assert model.ir_version == (9 if portable else 11)
     operators = Counter(node.op_type for node in nodes)
     if form is AttentionForm.GROUPED:  # none copies or transposes heads, or sees the capacity
         assert operators["GroupQueryAttention"] == config.n_layer

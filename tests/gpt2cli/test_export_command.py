@@ -51,6 +51,20 @@ def test_a_precision_is_what_the_folder_then_has(
     assert read_model_folder(tmp_path / "model").precision == "fp16"
 
 
+def test_a_portable_folder_is_a_model_folder_too(
+    model_folders: ModelFolders, tmp_path: pathlib.Path
+) -> None:
+    """It writes what the plain one writes, and is found whole."""
+    out = tmp_path / "model"
+    assert invoke("export", model_folders.checkpoint(), out, "--portable", "-q").exit_code == 0
+    asked = ("-n", "5", "--seed", "1", "a")
+    texts = [invoke("generate", "-m", folder, *asked).stdout for folder in (out, model_folders())]
+    assert texts[0] == texts[1]
+    assert read_model_folder(out).find_damage() is None
+    (out / "onnx" / "model.onnx").write_bytes(b"")
+    assert "model.onnx has 0 bytes" in error_line(invoke("generate", "-m", out, "a"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
