@@ -3,7 +3,6 @@
 import json
 import pathlib
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from typer.testing import Result
@@ -131,24 +130,6 @@ def test_an_input_without_records_gives_none(batch: Batch) -> None:
     result = batch(b"")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.startswith("gpt2: 0 records, 0 tokens in ")
-
-
-def test_text_is_a_line_for_each_result(batch: Batch, starter_folder: pathlib.Path) -> None:
-    """An error is an empty one, and the reason a note; all samples stand one below the other."""
-    data = (
-        b'{"prompt": "Once", "samples": 2}\n{bad\n{"prompt": "The", "max_new_tokens": 0}\n'
-        b'{"prompt": "x", "a\\nb": 1}\n'
-    )
-    options = ("-n", 9, "--seed", 3, "--ignore-eos")
-    how: dict[str, Any] = {"name": "in.jsonl", "model": starter_folder}
-    result = batch(data, *options, "--format", "text", **how)
-    records = read(batch(data, *options, **how))
-    assert result.exit_code == 1
-    assert result.stdout.split("\n") == [*(r["completion"] for r in records), ""]
-    bad, unknown, summary = result.stderr.splitlines()
-    assert bad == f"gpt2: record 1: {records[2]['error']}"
-    assert unknown.startswith("gpt2: record 3: unknown option a b; known are")
-    assert summary.startswith("gpt2: 5 records, 2 errors among them, 18 tokens")
 
 
 # Statistics and usage

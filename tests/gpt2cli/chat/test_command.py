@@ -83,6 +83,8 @@ def test_what_comes_to_nothing_makes_the_exit_code_1_and_the_rest_goes_on(chat: 
     assert [record["prompt"] for record in records(result)] == ["Hello", "Bye", "A\nB"]
     places = [line.split(": ")[2] for line in result.stderr.splitlines()]
     assert places == ["line 1", "line 3", "line 4"]
+    assert "there is no command /nosuch" in result.stderr
+    assert "tokens, the model takes 512" in result.stderr
 
 
 def test_the_model_sees_the_system_text_and_the_names(chat: Chat) -> None:

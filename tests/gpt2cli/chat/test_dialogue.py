@@ -82,21 +82,6 @@ def test_a_script_is_answered_line_by_line(ascii_tokenizer: Tokenizer, capsys: C
     assert not session.dialogue.failed
 
 
-def test_what_comes_to_nothing_is_told_with_its_line_and_the_rest_goes_on(
-    ascii_tokenizer: Tokenizer, capsys: Capture
-) -> None:
-    """A command that is none, one that cannot be done, a message that does not fit."""
-    session = open_session(ascii_tokenizer)
-    assert session.run("/nosuch", "/undo", "m" * 300, "a") == "A\n"
-    assert session.turns == [("a", "A")]
-    assert session.dialogue.failed
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.partition(": line ")[2][:3] for line in lines] == ["1: ", "2: ", "3: "]
-    assert "there is no command /nosuch" in lines[0]
-    assert lines[1] == "gpt2: error: line 2: nothing has been said yet"
-    assert "311 tokens, the model takes 200" in lines[2]
-
-
 def test_a_model_that_fails_is_told_and_the_chat_goes_on(
     ascii_tokenizer: Tokenizer, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,14 +80,26 @@ def test_the_text_is_followed_by_the_perplexity_and_the_legend() -> None:
     assert shown == f"{text}\nperplexity 4 (2 tokens)\n{LEGEND}"
 
 
-def test_characters_are_whole_and_as_unlikely_as_their_least_likely_token() -> None:
-    """`日` in three tokens: shown with the last one; the next character is itself again."""
-    shown = colour([(b"a\xe6", 0.9), (b"\x97", 0.0001), (b"\xa5", 0.9), (b"b", 0.9)])
-    assert shown.startswith(f"a{on(RED, '日')}b\n")
-
-
-def test_a_character_that_is_never_completed_is_shown_as_such() -> None:
-    assert colour([(b"\xe6", 0.0001)]).startswith(f"{on(RED, '�')}\nperplexity")
+@pytest.mark.parametrize(
+    ("text", "begins"),
+    [
+        # `日` in three tokens, as unlikely as the least likely of them; the next is itself again.
+        (
+            [(b"a\xe6", 0.9), (b"\x97", 0.0001), (b"\xa5", 0.9), (b"b", 0.9)],
+            f"a{on(RED, '日')}b\n",
+        ),
+        # A character that is never completed.
+        ([(b"\xe6", 0.0001)], f"{on(RED, '�')}\nperplexity"),
+        # The ground of a newline would fill the rest of the line.
+        ([(b"a\n\nb\n", 0.2)], f"{on(GREEN, 'a')}\n\n{on(GREEN, 'b')}\nperplexity"),
+        # What would control the terminal, or be taken for markup.
+        ([(b"[red]\x1b[31m\r", 0.9)], "[red]␛[31m␍\n"),
+        ([], f"perplexity - (0 tokens)\n{LEGEND}"),
+    ],
+    ids=["whole", "cut", "newlines", "controls", "empty"],
+)
+def test_characters_are_shown_whole_and_safe(text: Text, begins: str) -> None:
+    assert colour(text).startswith(begins)
 
 
 def test_the_line_is_finished_where_the_text_was_not() -> None:
@@ -105,26 +117,10 @@ def test_the_line_is_finished_where_the_text_was_not() -> None:
     assert file.getvalue() == b"x\n"
 
 
-def test_newlines_have_no_ground() -> None:
-    """It would fill the rest of the line; a text that ends with one has no empty line after it."""
-    shown = colour([(b"a\n\nb\n", 0.2)])
-    assert shown.startswith(f"{on(GREEN, 'a')}\n\n{on(GREEN, 'b')}\nperplexity")
-
-
-def test_what_would_control_the_terminal_is_visible() -> None:
-    shown = colour([(b"[red]\x1b[31m\r", 0.9)])
-    assert shown.startswith("[red]␛[31m␍\n")
-
-
 def test_texts_of_files_have_their_names_and_stand_apart() -> None:
     text, end = [(b"x", 0.9)], f"x\nperplexity 1.11111 (1 token)\n{LEGEND}"
     assert colour(text, "a.txt") == f"\x1b[1ma.txt\x1b[22m\n{end}"
     assert colour(text, "b\nc", index=1) == f'\n\x1b[1m"b\\nc"\x1b[22m\n{end}'
-
-
-def test_an_empty_text_has_no_line_of_its_own() -> None:
-    """Only that of the perplexity, which it has none of."""
-    assert colour([]) == f"perplexity - (0 tokens)\n{LEGEND}"
 
 
 def test_a_token_without_a_score_has_a_dash_in_its_line() -> None:
