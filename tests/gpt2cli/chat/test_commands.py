@@ -64,15 +64,33 @@ def test_what_is_no_command_is_an_error_that_helps(run: Run, session: Session, l
     assert session.turns == []
 
 
-def test_a_command_may_be_followed_by_any_white_space(run: Run) -> None:
-    assert run("/set\ttop-k \t 7  ")[1] == "top-k 7\n"
-
-
-@pytest.mark.parametrize("line", ["/exit", "/bye", "/quit", "/exit now"])
-def test_exit_leaves(run: Run, session: Session, line: str) -> None:
-    """Also by the names that other chats have for it; what follows is not read."""
-    assert run("a", line, "b") == ("A\n\n", "")
-    assert session.turns == [("a", "A")]
+@pytest.mark.parametrize(
+    ("lines", "out", "err", "turns"),
+    [
+        # Also by the names that other chats have for it; what follows is not read.
+        *((f"a\n{line}\nb", "A", "", "a") for line in ("/exit", "/bye", "/quit", "/exit now")),
+        ("/set\ttop-k \t 7  ", "", "top-k 7\n", ""),
+        ("a\nb\n/undo", "AB", "taken back: b\n", "a"),
+        ("a\n/undo\n/undo", "A", "taken back: a\ngpt2: error: nothing has been said yet\n", ""),
+        ("/regen", "", "gpt2: error: nothing has been said yet\n", ""),
+        ("a\n/regen", "AA", "", "a"),
+        # The system text and the settings stay.
+        (
+            "/set top-k 7\na\n/reset\n/context\n/set top-k",
+            "A",
+            "top-k 7\nthe conversation starts over\ns\n\n\n(3 tokens, 197 left)\ntop-k 7\n",
+            "",
+        ),
+    ],
+    ids=repr,
+)
+def test_commands_change_what_was_said(
+    run: Run, session: Session, lines: str, out: str, err: str, turns: str
+) -> None:
+    shown, told = run(*lines.split("\n"))
+    assert shown == "".join(f"{reply}\n\n" for reply in out)
+    assert told.startswith(err) and (err or not told)
+    assert session.turns == [(message, message.upper()) for message in turns]
 
 
 # Settings
@@ -124,35 +142,6 @@ def test_show_tells_all_that_holds(run: Run) -> None:
 
 
 # Turns
-
-
-def test_undo_takes_the_last_turn_back(run: Run, session: Session) -> None:
-    _, err = run("a", "b", "/undo", "/undo", "/undo")
-    assert session.turns == []
-    assert err.splitlines() == [
-        "taken back: b",
-        "taken back: a",
-        "gpt2: error: nothing has been said yet",
-    ]
-
-
-def test_regen_draws_the_last_reply_anew(run: Run, session: Session) -> None:
-    assert run("/regen")[1] == "gpt2: error: nothing has been said yet\n"
-    assert run("a", "/regen") == ("A\n\nA\n\n", "")
-    assert session.turns == [("a", "A")]
-
-
-def test_reset_forgets_the_turns_only(run: Run, session: Session) -> None:
-    _, err = run("/set top-k 7", "a", "/reset", "/context")
-    assert session.turns == []
-    assert err.splitlines()[1:] == [
-        "the conversation starts over",
-        "s",
-        "",
-        "",
-        "(3 tokens, 197 left)",
-    ]
-    assert session.dialogue.chat.settings.values["top_k"] == 7
 
 
 def test_context_is_the_exact_text(run: Run) -> None:
