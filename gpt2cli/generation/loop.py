@@ -105,7 +105,8 @@ class Loop:
             for search in self.searches:
                 yield from search.interrupt()
             for sequence in self.active:
-                if not sequence.finished:
+                has_begun = sequence.slid or not sequence.needs_prefill
+                if has_begun and not sequence.finished:
                     yield sequence.chunk(sequence.interrupt())
         finally:
             while self.active:
@@ -115,9 +116,13 @@ class Loop:
     def _step(self, source: SampleSource) -> Iterator[Chunk]:
         yield from self._refill(source)
         slid = [sequence for sequence in self.active if sequence.needs_prefill]
+        if not all(sequence.slid for sequence in slid):
+            return  # a prefill was interrupted
         for sequence in slid:
             self.engine.rewind(self.active.index(sequence), 0)
-            yield from self._draw(self._prefill(sequence), [sequence])
+            logits = self._prefill(sequence)
+            assert logits is not None  # it is all read, in one call
+            yield from self._draw(logits, [sequence])
         if self.active and not slid:  # else some may have finished: refill first
             proposed = self._propose()
             yield from self._verify(proposed) if proposed else self._decode()
@@ -162,7 +167,9 @@ class Loop:
             yield sequence.chunk("")
             return
         self._place(sequence)
-        yield from self._draw(self._prefill(sequence), [sequence])
+        logits = self._prefill(sequence)
+        if logits is not None:
+            yield from self._draw(logits, [sequence])
 
     def _begin_search(self, search: BeamSearch) -> Iterator[Chunk]:
         if search.ended:
@@ -172,7 +179,9 @@ class Loop:
         self.searches.append(search)
         self._place(sequence)
         self._release_finished()  # for its beams
-        yield from self._advance(search, self._prefill(sequence))
+        logits = self._prefill(sequence)
+        assert logits is not None  # no search has a prompt that was drawn
+        yield from self._advance(search, logits)
 
     def _release_finished(self) -> None:
         for slot in reversed(range(len(self.active))):
@@ -214,18 +223,25 @@ class Loop:
             return [kept], [0]
         return list(self.active), [i for i, s in enumerate(self.active) if s.finished]
 
-    def _prefill(self, sequence: TokenSequence) -> Logits:
-        """Return the logits after a sequence's window: [1, V]."""
+    def _prefill(self, sequence: TokenSequence) -> Logits | None:
+        """Return the logits after a sequence's window: [1, V].
+
+        To step what was drawn in an earlier process may take long: None, if it was interrupted.
+        """
         sequence.needs_prefill = False
         if sequence.prefix_logits is not None:
             return sequence.prefix_logits
         slot = self.active.index(sequence)
         started = time.perf_counter()
-        self.counts.prefill_tokens += len(sequence.window) - sequence.fed
+        logits = None
         for start, end in find_calls(sequence.stepped, sequence.fed):
+            if logits is not None and self.interrupted():
+                sequence.needs_prefill = True
+                return None
             ids = sequence.window[start:end]
             logits = self.engine.extend(slot, ids, [len(ids) - 1])
             sequence.fed = end
+            self.counts.prefill_tokens += len(ids)
         self.counts.prefill_seconds += time.perf_counter() - started
         if not sequence.slid:
             sequence.prefix_logits = logits

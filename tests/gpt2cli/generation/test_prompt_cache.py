@@ -1,6 +1,7 @@
 """Claims about the slot that stays open between runs; each character is a token here."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,7 +24,9 @@ class Runs:
         self.cache = PromptCache()
         self._tokenizer = tokenizer
 
-    def run(self, prompt: str, *, interrupted: bool = False, **limits: Any) -> str:
+    def run(
+        self, prompt: str, *, interrupted: Callable[[], bool] = lambda: False, **limits: Any
+    ) -> str:
         """Return what is said after a prompt: three tokens, if nothing else is asked for.
 
         What stands between brackets was drawn in a run before.
@@ -40,7 +43,7 @@ class Runs:
             Sampler(),
             [prepare(request, self._tokenizer, self.engine.shape, stepped=stepped)],
             counts=counts,
-            interrupted=lambda: interrupted,
+            interrupted=interrupted,
             prompt_cache=self.cache,
         )
         text = "".join(chunk.text for chunk in chunks)
@@ -122,10 +125,10 @@ def test_a_run_that_draws_nothing_leaves_the_slot_alone(runs: Runs) -> None:
 
 def test_a_run_that_was_interrupted_before_it_began_leaves_it_alone_too(runs: Runs) -> None:
     """The first of all as well: then the slot is still closed, and nothing was drawn."""
-    assert runs.run("ab", interrupted=True) == ""
+    assert runs.run("ab", interrupted=lambda: True) == ""
     assert runs.cache.completion_of([1]) == ()
     assert runs.run("ab") == "xxx"
-    assert runs.run("cd", interrupted=True) == ""
+    assert runs.run("cd", interrupted=lambda: True) == ""
     assert runs.run("ab") == "xxx"
     assert runs.extended == []
 
@@ -169,3 +172,13 @@ def test_a_run_that_is_cut_off_anywhere_leaves_what_can_be_gone_on_with(
 
     assert runs.run("abxxxcdef") == "xxx"
     assert runs.engine.slots == [[*ids_of("abxxxcdefxx")]]
+
+
+def test_what_was_drawn_before_is_stepped_until_it_is_interrupted(runs: Runs) -> None:
+    """Nothing is said then; the next run goes on from there."""
+    answers = iter([False] * 5)
+    assert runs.run("ab[cdefg]hi", interrupted=lambda: next(answers, True)) == ""
+    begun = runs.extended
+    assert begun[:2] == ["ab", "c"]
+    assert runs.run("ab[cdefg]hi") == "xxx"
+    assert "".join([*begun, *runs.extended]) == "abcdefghi"
