@@ -27,12 +27,14 @@ def load_with_draft(
     *,
     max_slots: int | None,
     min_slots: int = 1,
+    verifying: bool = False,
     listener: Listener,
 ) -> LoadedModel:
     """Load a model as `load_model` does, with what drafts for it, if anything does.
 
     A note says so where a draft was asked for, but would not keep the text, or not be faster. The
-    draft's weights are loaded only when the first token is there.
+    draft's weights are loaded only when the first token is there. `verifying`: so that it can take
+    several steps at once also without a draft.
 
     Raises:
         UsageError: if the draft has another vocabulary.
@@ -42,7 +44,7 @@ def load_with_draft(
         asked,
         max_slots=max_slots,
         min_slots=min_slots,
-        verifying=config.on,
+        verifying=verifying or config.on,
         listener=listener,
     )
     if not config.on:
@@ -60,9 +62,9 @@ def _find_obstacle(config: DraftConfig, model: LoadedModel) -> str | None:
     engine = model.engine
     if engine.device.kind != "cpu":
         return f"on {engine.device} it was not checked that the text stays the same"
-    if engine.most_steps == 1:
+    if model.stored.folder.verifying_graph_file is None:
         return f"{model.stored.name} has no graph that verifies (heads of {engine.shape.head_dim})"
-    if not engine.identities.steps:
+    if engine.most_steps == 1:
         return "this machine computes several tokens at once in another way than one by one"
     if config.draft == _SMALL and model.stored.folder.precision == _SMALL:
         return f"{model.stored.name} is {_SMALL} itself"

@@ -94,7 +94,11 @@ def _open_dialogue(
 ) -> Dialogue:
     """Load the model, and the conversation of the session if there is one."""
     model = load_with_draft(
-        settings.make(ModelConfig), settings.make(DraftConfig), max_slots=1, listener=notes
+        settings.make(ModelConfig),
+        settings.make(DraftConfig),
+        max_slots=1,
+        verifying=form.session is not None,  # it steps through earlier replies, eight ids at a time
+        listener=notes,
     )
     conversation, session = Conversation(), None
     if form.session is not None:

@@ -78,15 +78,20 @@ class Engine:
         self._lengths: list[int] = []
         self._step: _Step | None = None
         self._verifying: dict[int, _Step] = {}  # by the number of steps, all for one slot
-        self.most_steps = 1 + (count_further_steps(self._session) if verifying else 0)
+        self._most_steps = 1 + (count_further_steps(self._session) if verifying else 0)
         on_cpu = device.kind == "cpu"
         # What is assumed until it is measured here. Nothing is on CUDA, where no GPU was at hand.
-        self.identities = Identities(on_cpu, on_cpu, on_cpu and self.most_steps > 1)
+        self.identities = Identities(on_cpu, on_cpu, on_cpu and self._most_steps > 1)
 
     @property
     def slot_limit(self) -> int:
         """How many slots there can be for one that needs more; on the CPU they grow with need."""
         return sys.maxsize if self.device.kind == "cpu" else self.max_slots
+
+    @property
+    def most_steps(self) -> int:
+        """How many ids `verify` takes at once; 1 where that would give other bits."""
+        return self._most_steps if self.identities.steps else 1
 
     @property
     def keeps_cuts(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpt2cli.generation.drafts import Draft
-from gpt2cli.generation.interfaces import VerifyingEngine
+from gpt2cli.generation.interfaces import LogitsEngine
 from gpt2cli.generation.sequence import TokenSequence
 
 _FIRST_COUNT: Final = 4  # proposed ids, before anything is known
@@ -64,7 +64,7 @@ class Drafting:
     that this is not later; a draft that cannot be opened ends the run with its error.
     """
 
-    engine: VerifyingEngine
+    engine: LogitsEngine
     open_draft: Callable[[], Draft]
     fixed: int | None = None  # how many ids to propose, if the user says so
     clock: Callable[[], float] = time.perf_counter

@@ -44,12 +44,21 @@ class LogitsEngine(Protocol):
         """Whether ids that are read have the same bits in one call and in several."""
         ...
 
+    @property
+    def most_steps(self) -> int:
+        """How many ids `verify` takes at once; 1: there is no need to call it."""
+        ...
+
     def extend(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
         """Append ids to a slot; logits after the ids at `positions`: [K, V]."""
         ...
 
     def decode(self, ids: Sequence[int]) -> Logits:
         """Append one id to every slot; logits after each, [n, V], valid until the next call."""
+        ...
+
+    def verify(self, slot: int, ids: Sequence[int]) -> Logits:
+        """Append ids to a slot with the bits of single steps; logits after each: [K, V]."""
         ...
 
     def fork(self, source: int, target: int, length: int | None = None) -> None:
@@ -74,19 +83,6 @@ class LogitsEngine(Protocol):
 
     def free(self, slot: int) -> None:
         """Close a slot; the last one moves into its place."""
-        ...
-
-
-class VerifyingEngine(LogitsEngine, Protocol):
-    """An engine that can take several single steps in one call, as drafts need."""
-
-    @property
-    def most_steps(self) -> int:
-        """How many at most."""
-        ...
-
-    def verify(self, slot: int, ids: Sequence[int]) -> Logits:
-        """Append ids to a slot with the bits of single steps; logits after each: [K, V]."""
         ...
 
 

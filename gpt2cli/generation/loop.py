@@ -233,13 +233,16 @@ class Loop:
             return sequence.prefix_logits
         slot = self.active.index(sequence)
         started = time.perf_counter()
-        logits = None
-        for start, end in find_calls(sequence.stepped, sequence.fed):
+        logits, steps = None, self.engine.most_steps
+        for start, end in find_calls(sequence.stepped, sequence.fed, most_steps=steps):
             if logits is not None and self.interrupted():
                 sequence.needs_prefill = True
                 return None
             ids = sequence.window[start:end]
-            logits = self.engine.extend(slot, ids, [len(ids) - 1])
+            if sequence.stepped[start] and len(ids) > 1:
+                logits = self.engine.verify(slot, ids)[-1:]
+            else:
+                logits = self.engine.extend(slot, ids, [len(ids) - 1])
             sequence.fed = end
             self.counts.prefill_tokens += len(ids)
         self.counts.prefill_seconds += time.perf_counter() - started
@@ -282,7 +285,7 @@ class Loop:
         assert self.drafting is not None
         [sequence] = self.active
         started = time.perf_counter()
-        logits = self.drafting.engine.verify(0, [sequence.window[-1], *proposed])  # [K, V]
+        logits = self.engine.verify(0, [sequence.window[-1], *proposed])  # [K, V]
         seconds = time.perf_counter() - started
         self.counts.decode_seconds += seconds
         accepted = 0

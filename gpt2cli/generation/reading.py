@@ -54,11 +54,12 @@ def find_start(stepped: Sequence[bool], shared: int, *, cuts: bool) -> int:
     return start - 1 if is_single else start
 
 
-def find_calls(stepped: Sequence[bool], start: int) -> Iterator[tuple[int, int]]:
+def find_calls(
+    stepped: Sequence[bool], start: int, *, most_steps: int
+) -> Iterator[tuple[int, int]]:
     """Yield where each call that computes the ids from `start` on begins and ends."""
     for flag, run in groupby(range(start, len(stepped)), key=lambda place: stepped[place]):
         places = list(run)
-        if flag:
-            yield from ((place, place + 1) for place in places)
-        else:
-            yield places[0], places[-1] + 1
+        end = places[-1] + 1
+        size = most_steps if flag else len(places)
+        yield from ((first, min(first + size, end)) for first in places[::size])

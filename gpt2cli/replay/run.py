@@ -110,7 +110,7 @@ def _replay_group(
     beams = max(request.search.beams for request in requests)
     slots = max(beams, len(group)) if len(group) <= _FEW else None
     try:
-        model = load_model(config, max_slots=slots, min_slots=beams, listener=notes)
+        model = load_model(config, max_slots=slots, min_slots=beams, verifying=True, listener=notes)
     except Gpt2Error as error:
         # What else could be done on another device would not be the record's.
         reason = f"{config.device}: {error.fault}" if isinstance(error, DeviceError) else str(error)

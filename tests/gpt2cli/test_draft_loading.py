@@ -171,7 +171,8 @@ def test_what_this_machine_keeps_is_measured_once(
     differing = Identities(rows=True, cuts=False, steps=False)
     monkeypatch.setattr("gpt2cli.loading.find_identities", lambda engine: differing)
     model = load(folder, "lookup", told)
-    assert model.drafting is None and not model.engine.keeps_cuts
+    assert model.drafting is None
+    assert (model.engine.keeps_cuts, model.engine.most_steps) == (False, 1)
     assert told.notes[-1].startswith("running without a draft: this machine computes several")
     assert len(read_manifest(folder)["identities"]) == 2
 

@@ -134,6 +134,7 @@ class OriginEngine:
 
     shape = ModelShape(1, 1, 8, 8, 4000, 97)
     max_slots = slot_limit = 1
+    most_steps = 3
 
     def __init__(self, *, keeps_cuts: bool) -> None:
         self.keeps_cuts = keeps_cuts
@@ -151,6 +152,10 @@ class OriginEngine:
     def decode(self, ids: Sequence[int]) -> Any:
         self._slot += [(token_id, 0) for token_id in ids]
         return self._make_logits()
+
+    def verify(self, slot: int, ids: Sequence[int]) -> Any:
+        """Step through some ids."""
+        return np.concatenate([self.decode([token_id]) for token_id in ids])
 
     def rewind(self, slot: int, length: int) -> None:
         """Forget what comes after."""

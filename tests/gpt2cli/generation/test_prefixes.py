@@ -158,6 +158,10 @@ class FlagEngine(ScriptedEngine):
         """Step one id of each slot."""
         return super().decode([token_id + VOCAB_SIZE for token_id in ids])
 
+    def verify(self, slot: int, ids: Sequence[int]) -> Any:
+        """Step through several of one slot."""
+        return super().verify(slot, [token_id + VOCAB_SIZE for token_id in ids])
+
 
 PARTS = st.lists(st.sampled_from(["a", "b", COMMON, OTHER, "x" * 9]), max_size=4).map("".join)
 

@@ -63,19 +63,19 @@ def test_what_is_computed_begins_where_it_may(
     assert find_start(flags(stepped), shared, cuts=False) == without
 
 
-@given(stepped=FLAGS, shared=st.integers(0, 24), cuts=st.booleans())
+@given(stepped=FLAGS, shared=st.integers(0, 24), cuts=st.booleans(), steps=st.integers(1, 8))
 def test_calls_compute_each_id_as_its_flag_says(
-    stepped: list[bool], shared: int, cuts: bool
+    stepped: list[bool], shared: int, cuts: bool, steps: int
 ) -> None:
     """From the start to the end; what is read leaves no single one, but at the beginning."""
     settled = settle(stepped)
     start = find_start(settled, min(shared, len(settled)), cuts=cuts)
-    calls = list(find_calls(settled, start))
+    calls = list(find_calls(settled, start, most_steps=steps))
     assert calls[0][0] == start and calls[-1][1] == len(settled)
     assert [end for _, end in calls[:-1]] == [begin for begin, _ in calls[1:]]
     for begin, end in calls:
         if settled[begin]:
-            assert end == begin + 1
+            assert all(settled[begin:end]) and end - begin <= steps
         else:
             assert not any(settled[begin:end])
             assert end - begin > 1 or (begin, end) == (0, 1)
