@@ -28,7 +28,7 @@ _FEW: Final = 8  # records, for which there is a slot each
 def run_replay(text: str, settings: Settings) -> int:
     """Replay the records of a text; return the exit code.
 
-    1: not all are the same. 130: Ctrl-C.
+    1: not all are the same. 130: Ctrl-C. 0 also where the reader of a pipe has gone.
 
     Raises:
         Gpt2Error: if there is no record, or the results cannot be written.
@@ -43,6 +43,8 @@ def run_replay(text: str, settings: Settings) -> int:
                 view.show(verdict)
         if pressed():
             return ExitCode.INTERRUPTED
+        if writer.is_abandoned():
+            return ExitCode.DONE
         notes.note(view.summarise())
     return ExitCode.FAILED if view.differing or view.refused else ExitCode.DONE
 

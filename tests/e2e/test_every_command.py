@@ -94,6 +94,7 @@ def test_head_ends_a_command_quietly(program: Program, command: str, head: str) 
     [
         (f"generate -m starter {_ENDLESS} --json x", b""),
         ("score -m starter -f long --json", b""),
+        ("replay endless", b""),
         ("bench -m starter --batch-size 1 --prompt-length 4 --rounds 100000", b""),
         (f"batch -m starter {_ENDLESS}", b""),
         (f"batch -m starter {_ENDLESS}", b"a\n"),
@@ -103,6 +104,10 @@ def test_a_closed_pipe_ends_a_command_before_it_has_anything_to_write(
     program: Program, command: str, stdin: bytes
 ) -> None:
     """Also while its input keeps silent."""
+    if command == "replay endless":
+        made = program.run(*f"generate -m starter {_ENDLESS} -n 0 --json x".split())
+        endless = made.out.replace(b'"max_new_tokens": 0', b'"max_new_tokens": 1000000')
+        pathlib.Path("endless").write_bytes(endless)
     with program.start(*command.split(), stdin=b"") as process:
         send(process, stdin)
         assert process.stdout is not None
