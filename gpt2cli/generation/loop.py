@@ -240,7 +240,7 @@ class Loop:
                 return None
             ids = sequence.window[start:end]
             if sequence.stepped[start] and len(ids) > 1:
-                logits = self.engine.verify(slot, ids)[-1:]
+                logits = self.engine.verify(slot, ids)[-1:].copy()  # it is overwritten
             else:
                 logits = self.engine.extend(slot, ids, [len(ids) - 1])
             sequence.fed = end
