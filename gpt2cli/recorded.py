@@ -48,8 +48,8 @@ def _describe(value: Any, kind: Any) -> Any:
 class Context:
     """What the model saw before a reply of a chat, and where that reply ends.
 
-    `ids` are runs, by turns those that are read and those that are stepped. `ends` are the stop
-    sequences of the conversation itself: a reply does not end within one.
+    `ids` are runs, by turns those that are read, as the first is, and those that are stepped.
+    `ends` are the stop sequences of the conversation itself: a reply does not end within one.
     """
 
     ids: Sequence[Sequence[int]]
@@ -61,11 +61,7 @@ def describe_context(prepared: PreparedRequest, ends: Sequence[str]) -> dict[str
     """Return the context of a reply, as its record has it."""
     stepped = prepared.stepped or [False] * len(prepared.prompt_ids)
     pairs = zip(stepped, prepared.prompt_ids, strict=True)
-    runs = [(flag, [i for _, i in run]) for flag, run in groupby(pairs, key=lambda pair: pair[0])]
-    begun: list[list[int]] = (
-        [[]] if runs and runs[0][0] else []
-    )  # the first run is one that is read
-    ids: list[list[int]] = [*begun, *(run for _, run in runs)]
+    ids = [[i for _, i in run] for _, run in groupby(pairs, key=lambda pair: pair[0])]
     return asdict(Context(ids=ids, kept=prepared.kept_tokens, ends=tuple(ends)))
 
 
@@ -110,7 +106,7 @@ def read_context(record: Mapping[str, Any]) -> Context | None:
     try:
         context = Context(**value)
         whole = [*(i for run in context.ids for i in run), context.kept]
-        is_right = all(type(i) is int and i >= 0 for i in whole)
+        is_right = all(type(i) is int and i >= 0 for i in whole) and all(context.ids)
         is_right &= all(isinstance(end, str) for end in context.ends)
     except TypeError:
         is_right = False

@@ -168,6 +168,7 @@ def test_it_says_where_texts_part_and_the_most_likely_reason(
         ({"adapters": [3]}, "it has another adapters than any record"),
         ({"context": [1]}, '"context" is not what a chat writes'),
         ({"context": {"ids": [[1, -1]], "kept": 0, "ends": []}}, '"context" is not what'),
+        ({"context": {"ids": [[], [1, 2]], "kept": 0, "ends": []}}, '"context" is not what'),
         ({"context": {"ids": [[999]], "kept": 0, "ends": []}}, "not one of this model"),
         ({"prompt": "a" * 99}, "tokens, the model takes 33"),
     ],
