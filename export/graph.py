@@ -22,6 +22,7 @@ from export.nodes import MICROSOFT, Nodes, Tensor
 from export.portable import (
     PORTABLE_IR_VERSION,
     PORTABLE_OPSET,
+    gather_blocks,
     portable_inputs,
     portable_outputs,
 )
@@ -144,17 +145,26 @@ def _block(g: Nodes, config: GPT2Config, form: AttentionForm, x: str, layer: int
     return g.add("Add", [x, out], f"h.{layer}")
 
 
-def _embed(g: Nodes, config: GPT2Config) -> str:
-    tokens = _embed_tokens(g, config)  # [B, S, E]
+def _embed(g: Nodes, config: GPT2Config, form: AttentionForm) -> str:
+    tokens = _embed_tokens(g, config, form)  # [B, S, E]
     positions = g.add("Gather", ["wpe.weight", "position_ids"], "wpe")
     return g.add("Add", [tokens, positions], "embedded")
 
 
-def _embed_tokens(g: Nodes, config: GPT2Config) -> str:
-    form = g.storage.vocabulary
-    if form is None:
+def _embed_tokens(g: Nodes, config: GPT2Config, form: AttentionForm) -> str:
+    blocks = g.storage.vocabulary
+    if blocks is None:
         return _cast(g, g.add("Gather", ["wte.weight", "input_ids"], "wte"), g.storage.activations)
-    tokens = g.add(
+    gather = gather_blocks if form is AttentionForm.PORTABLE else _gather_blocks
+    tokens = gather(g, blocks)
+    if config.n_embd % blocks.size == 0:
+        return tokens
+    bounds = [g.constant("embd.start", [0]), g.constant("embd.stop", [config.n_embd])]
+    return g.add("Slice", [tokens, *bounds, g.constant("embd.axis", [2])], "wte.unpadded")
+
+
+def _gather_blocks(g: Nodes, form: BlockFormat) -> str:
+    return g.add(
         "GatherBlockQuantized",
         ["wte.weight.rows", "input_ids", "wte.weight.scales"],
         "wte",
@@ -164,10 +174,6 @@ def _embed_tokens(g: Nodes, config: GPT2Config) -> str:
         gather_axis=0,
         quantize_axis=1,
     )
-    if config.n_embd % form.size == 0:
-        return tokens
-    bounds = [g.constant("embd.start", [0]), g.constant("embd.stop", [config.n_embd])]
-    return g.add("Slice", [tokens, *bounds, g.constant("embd.axis", [2])], "wte.unpadded")
 
 
 def _cast(g: Nodes, x: str, dtype: np.dtype[Any]) -> str:
@@ -212,7 +218,7 @@ def build_graph(
     """
     g = Nodes(storage)
     locate(g, form)
-    x = _embed(g, config)
+    x = _embed(g, config, form)
     for layer in range(config.n_layer):
         x = _block(g, config, form, x, layer)
     portable = form is AttentionForm.PORTABLE

@@ -4,8 +4,8 @@ Axes here have the names that these programs know: transformers.js takes any oth
 computed before comes in as `past_key_values.*`, of length zero at first, and goes out with the new
 keys and values at its end. `attention_mask` says which of all these places are no padding; where
 the padding stands does not matter, since `position_ids` come from outside. In opset 20, the first
-with Gelu, every operator is ONNX's own but those of blocks, `MatMulNBits` and
-`GatherBlockQuantized`; all have been run by each of the three, and by ONNX Runtime's WebAssembly.
+with Gelu, every operator is ONNX's own but `MatMulNBits`; all have been run by each of the three,
+and by ONNX Runtime's WebAssembly, which has no GatherBlockQuantized (onnxruntime-web 1.31).
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from export.config import GPT2Config
 from export.nodes import Nodes, Tensor, merge_heads, split_heads
-from export.storage import Storage
+from export.storage import BlockFormat, Storage
 
 PORTABLE_OPSET: Final = 20
 PORTABLE_IR_VERSION: Final = 9  # of ONNX 1.15, which brought that opset
@@ -67,6 +67,22 @@ def locate_portable(g: Nodes) -> None:
     filled = g.add("Cast", ["attention_mask"], "filled", to=TensorProto.BOOL)  # [B, T]
     filled = g.add("Unsqueeze", [filled, g.constant("filled.axes", [1, 2])], "filled.places")
     g.add("And", [earlier, filled], "visible")  # [B, 1, S, T]
+
+
+def gather_blocks(g: Nodes, form: BlockFormat) -> str:
+    """Return the rows of wte, in blocks of 8 bits, as floats: [B, S] ids -> [B, S, E]; E padded."""
+    if form.bits != 8:
+        raise ValueError(f"wte has {form.bits} bits; Gather takes no part of a byte")
+    rows = g.add("Gather", ["wte.weight.rows", "input_ids"], "wte.bytes")  # [B, S, E]
+    numbers = g.add("Cast", [rows], "wte.numbers", to=TensorProto.FLOAT)
+    zero_point = g.constant("wte.zero_point", float(form.zero_point))
+    signed = g.add("Sub", [numbers, zero_point], "wte.signed")
+    shape = g.constant("wte.blocks.shape", [0, 0, -1, form.size])
+    blocks = g.add("Reshape", [signed, shape], "wte.in_blocks")  # [B, S, E/size, size]
+    scales = g.add("Gather", ["wte.weight.scales", "input_ids"], "wte.scales")  # [B, S, E/size]
+    steps = g.add("Unsqueeze", [scales, g.constant("wte.scales.axis", [3])], "wte.steps")
+    floats = g.add("Mul", [blocks, steps], "wte.floats")
+    return g.add("Reshape", [floats, g.constant("wte.shape", [0, 0, -1])], "wte")
 
 
 def attend_portable(g: Nodes, config: GPT2Config, packed: str, layer: int) -> str:

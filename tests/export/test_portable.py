@@ -208,6 +208,17 @@ def test_inputs_and_outputs_have_the_names_that_other_programs_know(
     }
 
 
+@pytest.mark.parametrize("precision", Precision)
+def test_it_has_no_operators_that_webassembly_lacks(
+    model_folders: ModelFolders, precision: Precision
+) -> None:
+    """Of ONNX Runtime's own it has MatMulNBits alone; GatherBlockQuantized was refused there."""
+    config = read_config(model_folders.checkpoint(_SHAPE))
+    model = build_graph(config, STORAGES[precision], AttentionForm.PORTABLE)
+    own = {node.op_type for node in model.graph.node if node.domain}
+    assert own == ({"MatMulNBits"} if precision in (Precision.INT8, Precision.INT4) else set())
+
+
 def describe(values: Any) -> dict[str, tuple[int, list[Any]]]:
     """Return element type and axes of graph inputs or outputs, by name."""
     tensors = {value.name: value.type.tensor_type for value in values}
