@@ -293,6 +293,15 @@ def file_option(default: Any, help: str, usual: str) -> Any:  # noqa: A002
     return option(default, help, REPORT, short="-f", usual=usual)
 
 
+def stdin_option() -> Any:
+    """Declare --stdin and --no-stdin; None: nothing was said."""
+    return option(
+        None, "Beside an argument: wait for what stdin holds, which comes first, or leave stdin "
+        "alone (--no-stdin). Default: take a file, and a pipe that holds something by then.",
+        REPORT,
+    )  # fmt: skip
+
+
 def output_option(help: str = "Write the result to FILE, whole or not at all; - is stdout.") -> Any:  # noqa: A002
     """Declare --output."""
     return option(None, help, REPORT, short="-o", usual="stdout")

@@ -49,8 +49,8 @@ class Option:
 
     @property
     def negatable(self) -> bool:
-        """Whether a switch has a --no-… form, because settings or its default may turn it on."""
-        return self.kind is SWITCH and (self.settable or bool(self.default))
+        """Whether a switch has a --no-… form: unless its default is off, and settings leave it."""
+        return self.kind is SWITCH and (self.settable or self.default is not False)
 
     @property
     def bounds(self) -> str:
@@ -73,7 +73,7 @@ class Option:
         """The help: what it does, its range, its off value, its default."""
         if self.kind is SWITCH:
             default = f" Default --no-{self.name}{self.off and f': {self.off}'}."
-            return self.help + (default if self.negatable and not self.default else "")
+            return self.help + (default if self.negatable and self.default is False else "")
         bounds = "; ".join(part for part in (self.bounds, self.off) if part)
         capital = f" {bounds[0].upper()}{bounds[1:]}." if bounds else ""
         return f"{self.help}{capital} Default {self.usual_words}."

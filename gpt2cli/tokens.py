@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from gpt2cli.config import REPORT, ModelConfig, ReportConfig, TextConfig, file_option, json_option
+from gpt2cli.config import (
+    REPORT,
+    ModelConfig,
+    ReportConfig,
+    TextConfig,
+    file_option,
+    json_option,
+    stdin_option,
+)
 from gpt2cli.declarations import option
 from gpt2cli.errors import PromptError, UsageError, shorten
 from gpt2cli.options import takes
@@ -17,7 +25,7 @@ from gpt2cli.settings import Settings
 from gpt2cli.spelling import describe_piece, format_in_parts, join_in_parts, quote_piece
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import open_result
-from gpt2cli.text_input import find_stdin, read_texts
+from gpt2cli.text_input import Stdin, find_stdin, read_texts
 
 if TYPE_CHECKING:
     from gpt2cli.store.store import StoredModel
@@ -38,6 +46,7 @@ class InputOutput:
 
     decode: bool = option(False, "Turn ids into text. Default: text into ids.", REPORT, short="-d")
     file: Path | None = file_option(None, "Read from FILE; - is stdin.", "the arguments, or stdin")
+    stdin: bool | None = stdin_option()
     ids: bool = option(False, "Print only the ids, on one line.", REPORT)
     count: bool = option(False, "Print how many tokens there are.", REPORT)
     json: bool = json_option("Print one JSON record.")
@@ -63,7 +72,8 @@ def tokens(
         typer.Argument(
             metavar="TEXT|ID ...",
             show_default=False,
-            help="Text, or with --decode ids. - is stdin, which is also read without arguments.",
+            help="Text, or with --decode ids. - is stdin, which is also read without arguments; "
+            "what it holds comes before them.",
         ),
     ] = None,
     settings: Settings,
@@ -86,9 +96,10 @@ def tokens(
     argument = _join(given, decode=io.decode)
     files = [] if io.file is None else [io.file]
     example = _IDS_EXAMPLE if io.decode else _TEXT_EXAMPLE
-    [read] = read_texts("text", argument, files, stdin=find_stdin(), example=example)
-    asked = parse_ids(read.text) if io.decode else None
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
+        stdin = Stdin(find_stdin(), io.stdin, notes.note)
+        [read] = read_texts("text", argument, files, stdin=stdin, example=example)
+        asked = parse_ids(read.text) if io.decode else None
         # Heavy: not for --help or a missing file. Not gpt2cli.loading, which brings onnxruntime.
         from gpt2cli.store.store import Store
         from gpt2cli.tokenizer import Tokenizer

@@ -11,7 +11,7 @@ from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import open_result, refuse_overwriting
-from gpt2cli.text_input import find_stdin, read_texts
+from gpt2cli.text_input import Stdin, find_stdin, read_texts
 
 
 @takes(*OF_A_PROMPT, InputOutput, ReportConfig, ModelConfig, DraftConfig)
@@ -22,8 +22,8 @@ def generate(
         typer.Argument(
             metavar="PROMPT",
             show_default=False,
-            help="Text to continue. - is stdin, which is also read if there is no prompt; "
-            '"" starts without any.',
+            help="Text to continue, after what stdin holds if that is a file or a pipe. - is stdin "
+            'alone, which is also read if there is no prompt; "" starts without any.',
         ),
     ] = None,
     settings: Settings,
@@ -43,9 +43,11 @@ def generate(
         raise UsageError(option="logprobs", expected="{json} too, whose records hold them")
     files, stdin = [io.file] if io.file else [], find_stdin()
     example = 'gpt2 generate "Once upon a time"'
-    [text] = read_texts("prompt", prompt, files, stdin=stdin, example=example)
-    refuse_overwriting(io.output, files, stdin=stdin)
-    with Notes(quiet=settings.make(ReportConfig).quiet) as notes, open_result(io.output) as writer:
-        from gpt2cli.generate.run import run  # heavy: not for --help or a bad prompt
+    with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
+        source = Stdin(stdin, io.stdin, notes.note)
+        [text] = read_texts("prompt", prompt, files, stdin=source, example=example)
+        refuse_overwriting(io.output, files, stdin=stdin)
+        with open_result(io.output) as writer:
+            from gpt2cli.generate.run import run  # heavy: not for --help or a bad prompt
 
-        run(text.text, settings, io, notes, writer)
+            run(text.text, settings, io, notes, writer)

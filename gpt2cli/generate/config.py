@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpt2cli.config import REPORT, file_option, json_option, output_option
+from gpt2cli.config import REPORT, file_option, json_option, output_option, stdin_option
 from gpt2cli.declarations import option
 from gpt2cli.option_kinds import TEXT
 
@@ -15,6 +15,7 @@ class InputOutput:
     file: Path | None = file_option(
         None, "Read the prompt from FILE; - is stdin.", "the argument, or stdin"
     )
+    stdin: bool | None = stdin_option()
     separator: str = option(
         "---", r"Line between samples; \n and \t are understood.", REPORT, kind=TEXT
     )

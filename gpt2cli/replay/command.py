@@ -10,7 +10,7 @@ from gpt2cli.errors import PromptError
 from gpt2cli.options import takes
 from gpt2cli.replay.config import ReplayConfig
 from gpt2cli.settings import Settings
-from gpt2cli.text_input import find_stdin, read_texts
+from gpt2cli.text_input import Stdin, find_stdin, read_texts
 
 
 @takes(
@@ -48,7 +48,7 @@ def replay(
     files = [] if file is None else [file]
     example = "gpt2 replay records.jsonl"
     try:
-        [text] = read_texts("record", None, files, stdin=find_stdin(), example=example)
+        [text] = read_texts("record", None, files, stdin=Stdin(find_stdin()), example=example)
     except PromptError as error:
         error.option = None  # FILE is an argument here
         raise

@@ -10,7 +10,7 @@ from gpt2cli.score.config import InputOutput, ScoringConfig
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import open_result, refuse_overwriting
-from gpt2cli.text_input import find_stdin, read_texts
+from gpt2cli.text_input import Stdin, find_stdin, read_texts
 
 
 @takes(ScoringConfig, TextConfig, InputOutput, ReportConfig, ModelConfig)
@@ -21,7 +21,8 @@ def score(
         typer.Argument(
             metavar="TEXT",
             show_default=False,
-            help="Text to score. - is stdin, which is also read if there is no text.",
+            help="Text to score, after what stdin holds if that is a file or a pipe. - is stdin "
+            "alone, which is also read if there is no text.",
         ),
     ] = None,
     settings: Settings,
@@ -44,9 +45,11 @@ def score(
     """
     io, stdin = settings.make(InputOutput), find_stdin()
     example = 'gpt2 score "The cat sat on the mat"'
-    texts = read_texts("text", text, io.file, stdin=stdin, example=example)
-    refuse_overwriting(io.output, io.file, stdin=stdin)
-    with Notes(quiet=settings.make(ReportConfig).quiet) as notes, open_result(io.output) as writer:
-        from gpt2cli.score.run import run  # heavy: not for --help or a missing file
+    with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
+        source = Stdin(stdin, io.stdin, notes.note)
+        texts = read_texts("text", text, io.file, stdin=source, example=example)
+        refuse_overwriting(io.output, io.file, stdin=stdin)
+        with open_result(io.output) as writer:
+            from gpt2cli.score.run import run  # heavy: not for --help or a missing file
 
-        run(texts, settings, io, notes, writer)
+            run(texts, settings, io, notes, writer)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpt2cli.config import file_option, json_option, output_option
+from gpt2cli.config import file_option, json_option, output_option, stdin_option
 from gpt2cli.declarations import option
 from gpt2cli.option_kinds import Range
 
@@ -34,5 +34,6 @@ class InputOutput:
     file: tuple[Path, ...] = file_option(
         (), "Read a text from FILE; repeatable; - is stdin.", "the argument, or stdin"
     )
+    stdin: bool | None = stdin_option()
     json: bool = json_option("Print one JSON record per text.")
     output: Path | None = output_option()

@@ -175,12 +175,12 @@ def test_a_word_for_the_default_is_as_if_nothing_were_given() -> None:
 
 @pytest.mark.parametrize(
     ("options", "negatable"),
-    [({"settable": True}, True), ({}, False), ({"default": True}, True)],
+    [({"settable": True}, True), ({}, False), ({"default": True}, True), ({"default": None}, True)],
 )
 def test_a_switch_that_may_be_on_already_can_be_turned_off(
     options: dict[str, Any], negatable: bool
 ) -> None:
-    """By the user's settings, or since that is its default."""
+    """By the user's settings, since that is its default, or since it has no default."""
     given = {"kind": SWITCH, "help": "x", "panel": LIMITS, "default": False, **options}
     assert Option(**given).negatable is negatable
 

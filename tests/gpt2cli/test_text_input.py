@@ -3,13 +3,15 @@
 import contextlib
 import os
 import pathlib
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.terminal.result import refuse_overwriting
-from gpt2cli.text_input import NamedText, read_texts
+from gpt2cli.text_input import NamedText, Stdin, read_texts
 from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 
@@ -17,10 +19,15 @@ DASH = pathlib.Path("-")
 
 
 def read(
-    argument: str | None = None, *files: pathlib.Path, stdin: int | None = None
+    argument: str | None = None,
+    *files: pathlib.Path,
+    stdin: int | None = None,
+    wanted: bool | None = None,
+    notes: list[str] | None = None,
 ) -> list[NamedText]:
     """Return what is read; the example is `gpt2 x`."""
-    return read_texts("text", argument, files, stdin=stdin, example="gpt2 x")
+    source = Stdin(stdin, wanted, ([] if notes is None else notes).append)
+    return read_texts("text", argument, files, stdin=source, example="gpt2 x")
 
 
 def pipe(content: bytes) -> int:
@@ -73,7 +80,7 @@ def test_a_text_that_does_not_end_is_an_error(tmp_path: pathlib.Path, name: str)
     for content, taken in ((b"a" * 10, True), (b"a" * 11, False)):
         (tmp_path / "text").write_bytes(content)
         with contextlib.nullcontext() if taken else pytest.raises(PromptError, match="than 10 b"):
-            read_texts("text", None, [file], stdin=pipe(content), example="", most_bytes=10)
+            read_texts("text", None, [file], stdin=Stdin(pipe(content)), example="", most_bytes=10)
 
 
 def test_stdin_is_read_in_as_many_pieces_as_it_comes_in(tmp_path: pathlib.Path) -> None:
@@ -86,10 +93,76 @@ def test_stdin_is_read_in_as_many_pieces_as_it_comes_in(tmp_path: pathlib.Path) 
 
 
 @pytest.mark.parametrize("argument", ["", "a\n", "\r\n", "[/red] [bold]x", "--", "日本"])
-def test_an_argument_is_the_text_as_it_stands_and_stdin_is_left_alone(
+def test_an_argument_is_the_text_as_it_stands_and_a_silent_pipe_is_left_alone(
     silent: int, argument: str
 ) -> None:
-    assert read(argument, stdin=silent) == [NamedText(None, argument)]
+    """One line says so, unless stdin is not wanted; a device such as /dev/null has nothing."""
+    notes: list[str] = []
+    assert read(argument, stdin=silent, notes=notes) == [NamedText(None, argument)]
+    assert [note for note in notes if "--stdin waits for it" in note] == notes != []
+    with pathlib.Path(os.devnull).open("rb") as nothing:
+        assert read(argument, stdin=nothing.fileno(), notes=notes) == [NamedText(None, argument)]
+    assert read(argument, stdin=silent, wanted=False, notes=notes) == [NamedText(None, argument)]
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "argument", "text"),
+    [
+        (b"a", "b", "a\nb"),
+        (b"a\n", "b", "a\nb"),
+        (b"a\r\n", "b", "a\r\nb"),
+        (b"a\n\n", "b\n", "a\n\nb\n"),
+        (b"a", "\nb", "a\nb"),
+        (b"a", "b - c", "a\nb - c"),
+        (b"a\n", "", "a"),
+        (b"", "b", "b"),
+        (b"\n", "b", "b"),
+    ],
+)
+def test_what_stdin_holds_comes_before_an_argument(
+    tmp_path: pathlib.Path, before: bytes, argument: str, text: str
+) -> None:
+    """On a line of its own, from a pipe, a socket and a file, unless that is not wanted."""
+    file = tmp_path / "text"
+    file.write_bytes(before)
+    here, there = socket.socketpair()
+    with file.open("rb") as stream, here, there:
+        here.sendall(before)
+        here.shutdown(socket.SHUT_WR)
+        for stdin in (stream.fileno(), there.fileno(), pipe(before)):
+            assert read(argument, stdin=stdin) == [NamedText(None, text)]
+        assert read(argument, stdin=pipe(before), wanted=False) == [NamedText(None, argument)]
+
+
+def test_a_pipe_that_is_slow_is_waited_for_if_it_is_wanted() -> None:
+    """Also one that has begun, to its end."""
+    reader, writer = os.pipe()
+
+    def write() -> None:
+        os.write(writer, b"a")
+        os.close(writer)
+
+    late = threading.Timer(0.05, write)
+    late.start()
+    assert read("b", stdin=reader, wanted=True) == [NamedText(None, "a\nb")]
+    late.join()
+
+
+@pytest.mark.parametrize(
+    ("argument", "wanted", "told"),
+    [
+        (None, False, "expected a text"),
+        ("-", False, "stdin: expected on with -"),
+        (None, True, "stdin: expected no {file}"),
+    ],
+)
+def test_what_is_asked_of_stdin_must_go_with_the_text(
+    argument: str | None, wanted: bool, told: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(argument, *([DASH] if wanted else []), stdin=pipe(b"a"), wanted=wanted)
+    assert str(caught.value).startswith(told.format(file="file"))
 
 
 def test_files_come_in_their_order_and_leave_stdin_alone(
