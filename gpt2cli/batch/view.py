@@ -12,7 +12,7 @@ from gpt2cli.records import format_record, make_error_record, make_record
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import Bar
 from gpt2cli.terminal.result import ResultWriter
-from gpt2cli.terminal.statistics import describe_cut
+from gpt2cli.terminal.statistics import describe_cut, describe_ending
 
 # One line per completion, so that paste(1) can put it beside its prompt; undone by printf '%b',
 # which takes up to three digits after \0 for a part of it.
@@ -33,6 +33,7 @@ class BatchView:
     errors: int = 0
     tokens: int = 0
     _cuts: int = 0
+    _hinted: bool = False  # at a space at the end of a prompt
     _started: float = field(default_factory=time.monotonic)
 
     def show(self, result: Result) -> None:
@@ -53,11 +54,18 @@ class BatchView:
         told = cuts if error is None else [" ".join(error.split())]
         for line in told if self.as_text else []:
             self.notes.note(f"record {result.item.index}: {line}")
+        self._hint(result)
         self.records += 1
         self.errors += failed
         self.tokens += 0 if finish is None else finish.completion_tokens
         self._cuts += bool(cuts)
         self.show_progress()
+
+    def _hint(self, result: Result) -> None:
+        """Hint at the first prompt that ends with a space."""
+        for line in [] if self._hinted else describe_ending(result.item.prompt or ""):
+            self.notes.note(f"record {result.item.index}: {line}")
+            self._hinted = True
 
     def show_progress(self) -> None:
         """Show the progress on a terminal."""

@@ -21,7 +21,7 @@ from gpt2cli.store.store import Listener
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import ResultWriter
-from gpt2cli.terminal.statistics import describe_cut, describe_run, process_seconds
+from gpt2cli.terminal.statistics import describe_cut, describe_ending, describe_run, process_seconds
 
 _MOST_SLOTS: Final = 8
 
@@ -70,6 +70,8 @@ def run(
     """
     run = get_ready(prompt, settings, listener=notes)
     notes.pause()
+    for line in describe_ending(prompt):
+        notes.note(line)
     with ctrl_c_as_flag() as interrupted:
         chunks = run.chunks(lambda: interrupted() or writer.is_abandoned())
         if io.json:

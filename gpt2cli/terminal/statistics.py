@@ -78,6 +78,15 @@ def describe_cut(finish: Finish, n_positions: int) -> list[str]:
     return [f"{told}the model takes {n_positions}"] if cut else []
 
 
+def describe_ending(prompt: str) -> list[str]:
+    """Return the line about a space at a prompt's end; none if there is none.
+
+    A word's token mostly has its own space before it, so after a space the model seldom saw one.
+    """
+    told = "the prompt ends with a space, but words bring their own: the text is better without it"
+    return [told] if prompt.endswith(" ") else []
+
+
 def describe_conditions(model: LoadedModel) -> str:
     """Return what ran, and on what."""
     engine = model.engine

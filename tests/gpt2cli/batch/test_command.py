@@ -93,6 +93,14 @@ def test_what_was_left_out_of_prompts_is_told(batch: Batch, written: str) -> Non
         assert (notes, counts) == ([], [None, 24])
 
 
+def test_a_space_at_the_end_of_prompts_is_hinted_at_once(batch: Batch) -> None:
+    """Of the first that has one; not when quiet."""
+    for flags, hints in (([], 1), (["-q"], 0)):
+        result = batch(b"z\nz \nz \n", "-n", 1, *flags)
+        told = [line for line in result.stderr.splitlines() if "ends with a space" in line]
+        assert [line.startswith("gpt2: record 1: ") for line in told] == [True] * hints
+
+
 def test_a_file_named_jsonl_holds_records_and_others_do_if_told(batch: Batch) -> None:
     line = '{"prompt": "z"}'
     for name, options, prompt in (

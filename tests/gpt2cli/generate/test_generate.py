@@ -40,6 +40,16 @@ def run_json(model: pathlib.Path, *arguments: str) -> dict[str, Any]:
     return record
 
 
+@pytest.mark.parametrize(("prompt", "hints"), [("z ", 1), ("z", 0), ("z\n", 0), ("", 0)])
+def test_a_space_at_the_end_of_a_prompt_is_hinted_at(
+    small: pathlib.Path, prompt: str, hints: int
+) -> None:
+    """A word brings its own: the model has seldom seen one after a space."""
+    result = invoke("generate", "-m", small, prompt, "-n", "1", "--json")
+    told = [line for line in result.stderr.splitlines() if "ends with a space" in line]
+    assert len(told) == hints
+
+
 @pytest.mark.parametrize(
     ("overflow", "length", "made", "reason", "truncated"),
     [
