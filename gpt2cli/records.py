@@ -75,7 +75,10 @@ def make_error_record(
         "completion_tokens": 0,
         "sample": sample,
         "seed": None,
+        "options": None,
         **describe_model(model),
+        "fingerprint": model.stored.folder.fingerprint,
+        "versions": describe_versions(model),
         "error": error,
     }
 
