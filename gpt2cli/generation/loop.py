@@ -12,12 +12,11 @@ from gpt2cli.errors import PromptError
 from gpt2cli.generation.beams import BeamSearch
 from gpt2cli.generation.drafting import Drafting
 from gpt2cli.generation.interfaces import Chunk, Counts, Logits, LogitsEngine, SampleSource
-from gpt2cli.generation.prefixes import Prefixes
 from gpt2cli.generation.prompt_cache import PromptCache
 from gpt2cli.generation.reading import find_calls
 from gpt2cli.generation.requests import PreparedRequest
 from gpt2cli.generation.sequence import TokenSequence
-from gpt2cli.generation.sources import find_source
+from gpt2cli.generation.slots import Slots
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 
@@ -83,13 +82,17 @@ class Loop:
     interrupted: Callable[[], bool] = lambda: False
     prompt_cache: PromptCache | None = None
     drafting: Drafting | None = None
-    active: list[TokenSequence] = field(default_factory=list)  # active[i] runs in slot i
     searches: list[BeamSearch] = field(default_factory=list)  # to which some of them belong
     waiting: TokenSequence | BeamSearch | None = None  # needs more room than there is now
-    prefixes: Prefixes = field(init=False)
+    slots: Slots = field(init=False)
 
     def __post_init__(self) -> None:
-        self.prefixes = Prefixes(self.engine, self.counts)
+        self.slots = Slots(self.engine, self.counts, self.prompt_cache)
+
+    @property
+    def active(self) -> list[TokenSequence]:
+        """The sequences that run, each in the slot of its index."""
+        return self.slots.active
 
     def run(self, source: SampleSource) -> Generator[Chunk, None, None]:
         """Yield chunks until nothing is active and nothing will come; then no slot is open.
@@ -109,9 +112,7 @@ class Loop:
                 if has_begun and not sequence.finished:
                     yield sequence.chunk(sequence.interrupt())
         finally:
-            while self.active:
-                self._release(len(self.active) - 1)
-            self.prefixes.close()
+            self.slots.close()
 
     def _step(self, source: SampleSource) -> Iterator[Chunk]:
         yield from self._refill(source)
@@ -147,7 +148,7 @@ class Loop:
                 yield from self._begin_search(search)
             else:
                 break
-        self._release_finished()
+        self.slots.release_finished()
 
     def _make(self, prepared: PreparedRequest, number: int) -> TokenSequence | BeamSearch:
         limit = self.engine.shape.n_positions
@@ -166,7 +167,7 @@ class Loop:
         if sequence.finished:  # the limits allow no token
             yield sequence.chunk("")
             return
-        self._place(sequence)
+        self.slots.place(sequence)
         logits = self._prefill(sequence)
         if logits is not None:
             yield from self._draw(logits, [sequence])
@@ -177,51 +178,11 @@ class Loop:
             return
         [sequence] = search.sequences
         self.searches.append(search)
-        self._place(sequence)
-        self._release_finished()  # for its beams
+        self.slots.place(sequence)
+        self.slots.release_finished()  # for its beams
         logits = self._prefill(sequence)
         assert logits is not None  # no search has a prompt that was drawn
         yield from self._advance(search, logits)
-
-    def _release_finished(self) -> None:
-        for slot in reversed(range(len(self.active))):
-            if self.active[slot].finished:
-                self._release(slot)
-
-    def _release(self, slot: int) -> None:
-        """Free a slot, or keep it for the next run."""
-        if self.prompt_cache is not None and len(self.active) == 1:
-            self.prompt_cache.sequence = self.active[slot]
-        else:
-            self.engine.free(slot)
-        self.active[slot] = self.active[-1]
-        self.active.pop()
-
-    def _place(self, sequence: TokenSequence) -> None:
-        """Put a sequence into a slot, with what a slot already holds of its window.
-
-        A request's samples thus share one prefill, and so do prompts that begin alike.
-        """
-        held, free = self._find_held()
-        cuts = self.engine.keeps_cuts
-        source = find_source(sequence, held, free, self.prefixes, cuts=cuts)
-        slot = source.slot if source.slot in free else next(iter(free), len(held))
-        self.active[slot : slot + 1] = [sequence]  # before the engine may fail
-        if source.saved is not None:
-            self.engine.load(source.saved, slot, source.length)
-        elif source.length and source.slot != slot:
-            self.engine.fork(source.slot, slot, source.length)
-        elif slot < len(held):
-            self.engine.rewind(slot, source.length)
-        sequence.fed, sequence.prefix_logits = source.length, source.logits
-        self.counts.shared_tokens += source.length
-
-    def _find_held(self) -> tuple[Sequence[TokenSequence], Sequence[int]]:
-        """Return the sequence of each open slot, and the slots that another one may take."""
-        kept = None if self.prompt_cache is None else self.prompt_cache.sequence
-        if kept is not None and not self.active:
-            return [kept], [0]
-        return list(self.active), [i for i, s in enumerate(self.active) if s.finished]
 
     def _prefill(self, sequence: TokenSequence) -> Logits | None:
         """Return the logits after a sequence's window: [1, V].
@@ -248,7 +209,7 @@ class Loop:
         self.counts.prefill_seconds += time.perf_counter() - started
         if not sequence.slid:
             sequence.prefix_logits = logits
-            self.prefixes.learn(sequence, slot)
+            self.slots.prefixes.learn(sequence, slot)
         return logits
 
     def _decode(self) -> Iterator[Chunk]:
@@ -325,30 +286,8 @@ class Loop:
         started = time.perf_counter()
         before = search.sequences
         parents = search.step(self.sampler, logits)
-        self._regroup(before, search.sequences, parents)
+        self.slots.regroup(before, search.sequences, parents)
         self.counts.sample_seconds += time.perf_counter() - started
         if search.ended:
             self.searches.remove(search)
             yield from search.finish()
-
-    def _regroup(
-        self,
-        before: Sequence[TokenSequence],
-        after: Sequence[TokenSequence],
-        parents: Sequence[int],
-    ) -> None:
-        """Give each beam a slot that holds the one it continues, `before[parent]`.
-
-        The first to continue it has its slot; others a copy, in the slots of those that end here.
-        """
-        slots = [self.active.index(sequence) for sequence in before]
-        spare = [slot for index, slot in enumerate(slots) if index not in parents]
-        for index, (sequence, parent) in enumerate(zip(after, parents, strict=True)):
-            slot = slots[parent]
-            if parent in parents[:index]:
-                slot = spare.pop() if spare else len(self.active)
-                self.active[slot : slot + 1] = [sequence]  # before the engine may fail
-                self.engine.fork(slots[parent], slot)
-            self.active[slot : slot + 1] = [sequence]
-        for slot in sorted(spare, reverse=True):
-            self._release(slot)
