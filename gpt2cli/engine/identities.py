@@ -11,7 +11,7 @@ import numpy as np
 
 from gpt2cli.engine.engine import Engine, Identities
 
-_READ: Final = 40  # ids; fewer where the context is short
+_READ: Final = 129  # ids, more than attention takes at once; fewer where the context is short
 _FEWEST: Final = 4
 _STEPS: Final = 4
 
