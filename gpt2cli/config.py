@@ -114,9 +114,10 @@ class DraftConfig(Group):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingConfig(Group):
-    """How the next token is chosen. Names and definitions are Hugging Face's, except two.
+    """How the next token is chosen. Names and definitions are Hugging Face's, with exceptions.
 
-    `presence_penalty` and `frequency_penalty` are as in vLLM.
+    `presence_penalty` and `frequency_penalty` are as in vLLM; `top_n_sigma`, `xtc_…` and
+    `repeat_last_n` as in llama.cpp.
     """
 
     temperature: float = setting(
@@ -140,6 +141,18 @@ class SamplingConfig(Group):
         "nor too surprising.", SAMPLING,
         within=Range(0, 1, above=True), off="1: off", hugging_face="typical_p",
     )  # fmt: skip
+    top_n_sigma: float = setting(
+        0.0, "Draw from the tokens whose logits are within N standard deviations of the best.",
+        SAMPLING, within=_ANY, off="0: off",
+    )  # fmt: skip
+    xtc_probability: float = setting(
+        0.0, "Exclude top choices (XTC): with this probability, of the tokens that reach "
+        "--xtc-threshold only the least likely stays.", SAMPLING, within=_SHARE, off="0: off",
+    )  # fmt: skip
+    xtc_threshold: float = setting(
+        0.1, "Probability from which on a token is a top choice of XTC.", SAMPLING,
+        within=Range(0, 0.5),
+    )  # fmt: skip
     repetition_penalty: float = setting(
         1.0, "Make tokens that prompt or completion already have less likely.", SAMPLING,
         within=Range(0, above=True), off="1: off", hugging_face="repetition_penalty",
@@ -151,6 +164,10 @@ class SamplingConfig(Group):
     frequency_penalty: float = setting(
         0.0, "Subtract this from a token's logit for each time that the completion has it.",
         SAMPLING, within=Range(-2, 2), off="0: off",
+    )  # fmt: skip
+    repeat_last_n: int = setting(
+        -1, "How many of the last tokens the three penalties look at.", SAMPLING,
+        within=Range(-1), off="-1: all",
     )  # fmt: skip
     no_repeat_ngram: int = setting(
         0, "Never repeat a sequence of N tokens of prompt or completion.", SAMPLING,

@@ -2,7 +2,8 @@
 
 import copy
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,8 +145,11 @@ class History:
         self._seed = seed
         self._sample = sample
         self._drawn = 0
-        self.seen = dict.fromkeys(prompt_ids)  # the ids of prompt and completion, in order
-        self.counts: dict[int, int] = {}  # how often each id is in the completion
+        last = config.repeat_last_n
+        # The ids that the penalties look at, and whether each was drawn; None: they look at all.
+        self._recent = None if last < 0 else deque(((i, False) for i in prompt_ids), maxlen=last)
+        self._seen = dict.fromkeys(prompt_ids)  # the ids of prompt and completion, in order
+        self._counts: dict[int, int] = {}  # how often each id is in the completion
         size = config.no_repeat_ngram
         self._ngrams = NGrams(size, prompt_ids) if size else None
         self._bans = bans
@@ -158,8 +162,9 @@ class History:
     def fork(self) -> "History":
         """Return an independent copy."""
         history = copy.copy(self)
-        history.seen = dict(self.seen)
-        history.counts = dict(self.counts)
+        history._recent = copy.copy(self._recent)
+        history._seen = dict(self._seen)
+        history._counts = dict(self._counts)
         history._ngrams = self._ngrams and self._ngrams.fork()
         history._constraint = self._constraint and self._constraint.fork()
         return history
@@ -169,9 +174,25 @@ class History:
         """Whether a constraint is met and nothing may follow."""
         return self._constraint is not None and self._constraint.complete
 
+    @property
+    def seen(self) -> Collection[int]:
+        """The different ids of prompt and completion, as far as the penalties look back."""
+        return self._seen if self._recent is None else {token_id for token_id, _ in self._recent}
+
+    @property
+    def counts(self) -> Mapping[int, int]:
+        """How often each id is in the completion, as far as the penalties look back."""
+        if self._recent is None:
+            return self._counts
+        return Counter(token_id for token_id, drawn in self._recent if drawn)
+
     def uniform(self) -> float:
         """Return the next step's random number."""
         return uniform(self._seed, self._sample, self._drawn)
+
+    def roll(self) -> float:
+        """Return the next step's other random number, which says whether XTC is at work."""
+        return uniform(self._seed, self._sample, self._drawn, 1)
 
     def append(self, token_id: int) -> None:
         """Take note of a drawn id.
@@ -179,8 +200,11 @@ class History:
         Raises:
             PromptError: if a constraint cannot be followed any further.
         """
-        self.seen[token_id] = None
-        self.counts[token_id] = self.counts.get(token_id, 0) + 1
+        if self._recent is None:
+            self._seen[token_id] = None
+            self._counts[token_id] = self._counts.get(token_id, 0) + 1
+        else:
+            self._recent.append((token_id, True))
         self._drawn += 1
         if self._ngrams is not None:
             self._ngrams.append(token_id)

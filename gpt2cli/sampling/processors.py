@@ -28,7 +28,7 @@ def process(logits: Logits, history: History) -> Logits:
         logits = add_bias(logits, *history.biases)
     if config.repetition_penalty != 1:
         logits = penalise_repetition(logits, tuple(history.seen), config.repetition_penalty)
-    if (config.frequency_penalty or config.presence_penalty) and history.counts:
+    if config.frequency_penalty or config.presence_penalty:
         logits = penalise_occurrences(
             logits,
             history.counts,

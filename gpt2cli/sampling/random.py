@@ -21,12 +21,14 @@ def seed_of(run_seed: int, index: int) -> int:
     return (run_seed + index) % (LARGEST_SEED + 1)
 
 
-def uniform(seed: int, sample: int, step: int) -> float:
-    """Return the number of a step, in [0, 1) in steps of 2^-53; nothing else moves it.
+def uniform(seed: int, sample: int, step: int, number: int = 0) -> float:
+    """Return a number of a step, in [0, 1) in steps of 2^-53; nothing else moves it.
 
-    `seed`: 0 … 2^53−1. Raw words of Philox4x64-10 (Salmon et al. 2011,
-    doi:10.1145/2063384.2063405): numpy promises to keep them, unlike its distribution methods.
+    `seed`: 0 … 2^53−1; `number`: 0 … 3, which word of the step's block. Raw words of Philox4x64-10
+    (Salmon et al. 2011, doi:10.1145/2063384.2063405): numpy promises to keep them, unlike its
+    distribution methods.
     """
     key = np.array([seed, sample], np.uint64)
-    word = int(np.random.Philox(key=key, counter=step).random_raw())
+    words = np.random.Philox(key=key, counter=step).random_raw(number + 1)
+    word = int(words[number])
     return float((word >> (64 - _MANTISSA_BITS)) * 2.0**-_MANTISSA_BITS)

@@ -53,7 +53,9 @@ class Sampler:
         for rows in drawing.values():
             group = np.stack([processed[row] for row in rows])  # [g, V]
             uniforms = np.array([histories[row].uniform() for row in rows])
-            ids = draw(warp(group, histories[rows[0]].config), uniforms)
+            config = histories[rows[0]].config
+            rolls = [histories[row].roll() for row in rows] if config.xtc_probability else ()
+            ids = draw(warp(group, config, rolls), uniforms)
             for row, token_id in zip(rows, ids.tolist(), strict=True):
                 chosen[row] = token_id
         return chosen

@@ -1,7 +1,7 @@
 """Logits warpers: they reshape the distribution, in Hugging Face's order and definitions.
 
-temperature → top-k → top-p → min-p → typical-p. One difference: top-k keeps exactly k, ties to the
-lower id.
+top-n-sigma → temperature → top-k → top-p → min-p → typical-p → XTC; the first and the last are
+llama.cpp's. One difference: top-k keeps exactly k, ties to the lower id.
 Probabilities are float64 and stay unnormalised; sums run from left to right (`cumsum`), so that a
 row's result does not depend on its neighbours.
 """
@@ -30,8 +30,13 @@ class Candidates:
     weights: Weights  # [n, C], 0 where a warper removed the id
 
 
-def warp(logits: Logits, config: SamplingConfig) -> Candidates:
-    """Return the candidates of each row of [n, V] logits, which hold no NaN."""
+def warp(logits: Logits, config: SamplingConfig, rolls: Sequence[float] = ()) -> Candidates:
+    """Return the candidates of each row of [n, V] logits, which hold no NaN.
+
+    `rolls`: a random number in [0, 1) for each row, with XTC.
+    """
+    if config.top_n_sigma:
+        logits = np.stack([_keep_top_n_sigma(row, config.top_n_sigma) for row in logits])
     vocab_size = logits.shape[1]
     ids, scores = None, logits
     # Dividing by a temperature keeps the order, so top-k may come first.
@@ -43,12 +48,21 @@ def warp(logits: Logits, config: SamplingConfig) -> Candidates:
         value = getattr(config, option)
         if value != off:
             candidates = Candidates(ids, warper(candidates, value))
+    if config.xtc_probability:
+        rows = zip(candidates.weights, rolls, strict=True)
+        excluding = [
+            _exclude_top(weights, config.xtc_threshold)
+            if roll < config.xtc_probability
+            else weights
+            for weights, roll in rows
+        ]
+        candidates = Candidates(ids, np.stack(excluding))
     return candidates
 
 
 def find_warping(config: SamplingConfig) -> Sequence[float]:
     """Return what the warpers go by: rows that agree in it are warped and drawn together."""
-    options = ("temperature", "top_k", *(option for option, _, _ in _WARPERS))
+    options = ("temperature", "top_k", *(option for option, _, _ in _WARPERS), *_OF_LLAMA_CPP)
     return tuple(getattr(config, option) for option in options)
 
 
@@ -159,6 +173,31 @@ def _find_border(distances: Weights, shares: Weights, wanted: float) -> float:
     reached = int((before + np.cumsum(shares[inside]) < wanted).sum())
     return float(distances[inside[min(reached, len(inside) - 1)]])
 
+
+def _keep_top_n_sigma(logits: Logits, n: float) -> Logits:
+    """Keep of [V] logits those within n standard deviations of the best one.
+
+    Tang et al. 2024, arXiv:2411.07641; as in llama.cpp the deviation is that of what is not masked.
+    """
+    best, spread = logits.max(), np.std(logits[np.isfinite(logits)], dtype=np.float64)
+    return np.where(logits >= best - n * spread, logits, -np.inf).astype(np.float32)
+
+
+def _exclude_top(weights: Weights, threshold: float) -> Weights:
+    """Keep of the [C] weights whose share reaches the threshold only the least, and all below.
+
+    Of equals the one that comes last stays. llama.cpp's llama_sampler_xtc_apply.
+    """
+    reaching = (weights > 0) & (weights >= threshold * np.cumsum(weights)[-1])
+    top = np.flatnonzero(reaching)
+    if len(top) < 2:
+        return weights
+    least = top[::-1][np.argmin(weights[top[::-1]])]
+    reaching[least] = False
+    return np.where(reaching, 0, weights)
+
+
+_OF_LLAMA_CPP: Final = ("top_n_sigma", "xtc_probability", "xtc_threshold")
 
 # In their order, after temperature and top-k: the option, its value that turns the warper off, and
 # what returns the weights that it leaves.

@@ -141,6 +141,7 @@ def test_what_can_be_kept_is_what_the_contract_says() -> None:
         *("model", "revision", "step", "adapter", "precision", "device", "threads", "offline"),
         *("draft", "draft_tokens"),
         *("temperature", "top_k", "top_p", "min_p", "typical_p", "greedy", "seed"),
+        *("top_n_sigma", "xtc_probability", "xtc_threshold", "repeat_last_n"),
         *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram"),
         *("logit_bias", "ban", "beams", "length_penalty"),
         *("max_new_tokens", "min_new_tokens", "stop", "ignore_eos", "overflow"),
@@ -234,7 +235,7 @@ def test_a_value_of_another_kind_is_an_error_too(keep: Keep, toml: str, reason: 
     ("name", "hint"),
     [
         ("temperatur", "did you mean temperature?"),
-        ("top", "did you mean top_k or top_p?"),
+        ("top", "did you mean top_k or top_p or top_n_sigma?"),
         ("maxnewtokens", "did you mean max_new_tokens?"),
         ("json_schema", "`gpt2 config show` lists them all"),
         ("", "`gpt2 config show` lists them all"),

@@ -276,7 +276,7 @@ def completions(text: str) -> list[str]:
         ("", []),
         ("hello /s", []),
         ("/help s", ["/help set", "/help show", "/help save", "/help stats"]),
-        ("/set top-", ["/set top-k", "/set top-p"]),
+        ("/set top-", ["/set top-k", "/set top-p", "/set top-n-sigma"]),
         ("/set top-k 4", []),
     ],
 )

@@ -78,13 +78,18 @@ def run_drafted(
     return joined, engine
 
 
+_LLAMA = SamplingConfig(
+    top_n_sigma=2.0, xtc_probability=0.5, repetition_penalty=1.5, repeat_last_n=3
+)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_any_draft_leaves_the_text_as_it_is(ascii_tokenizer: Tokenizer, seed: int) -> None:
     """With stops, limits, a context that slides, log-probabilities, bans, penalties, samples."""
     draw = random.Random(seed)
     request = make_request(
         "ab" * draw.randint(1, 9),
-        sampling=draw.choice([GREEDY, _DRAWN, SamplingConfig(top_k=0, no_repeat_ngram=3)]),
+        sampling=draw.choice([GREEDY, _DRAWN, SamplingConfig(top_k=0, no_repeat_ngram=3), _LLAMA]),
         seed=seed,
         samples=draw.choice([1, 2]),
         logprobs=draw.choice([None, 2]),

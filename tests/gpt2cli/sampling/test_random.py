@@ -12,26 +12,28 @@ from gpt2cli.sampling.warpers import Candidates, draw, warp
 
 
 @pytest.mark.parametrize(
-    ("counter", "key", "word"),
+    ("counter", "key", "word", "second"),
     [
-        (0, (0, 0), 0x16554D9ECA36314C),
-        (2**256 - 1, (2**64 - 1, 2**64 - 1), 0x87B092C3013FE90B),
+        (0, (0, 0), 0x16554D9ECA36314C, 0xDB20FE9D672D0FDC),
+        (2**256 - 1, (2**64 - 1, 2**64 - 1), 0x87B092C3013FE90B, 0x438C3C67BE8D0224),
         (
             0x082EFA98EC4E6C89A4093822299F31D013198A2E03707344243F6A8885A308D3,
             (0x452821E638D01377, 0xBE5466CF34E90C6C),
             0xA528F45403E61D95,
+            0x38C72DBD566E9788,
         ),
     ],
 )
 def test_a_number_is_the_philox_word_of_seed_sample_and_step(
-    counter: int, key: tuple[int, int], word: int
+    counter: int, key: tuple[int, int], word: int, second: int
 ) -> None:
     """Known answers of the authors' Random123 (tests/kat_vectors, philox4x64 10).
 
     The key is (seed, sample), the counter step + 1 (numpy counts before it computes); of the first
-    word the upper 53 bits are taken.
+    word, and of the second for XTC, the upper 53 bits are taken.
     """
     assert uniform(*key, (counter - 1) % 2**256) == (word >> 11) / 2**53
+    assert uniform(*key, (counter - 1) % 2**256, 1) == (second >> 11) / 2**53
 
 
 def test_the_seed_of_a_request_is_the_runs_seed_plus_its_index() -> None:

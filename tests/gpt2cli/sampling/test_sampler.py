@@ -15,7 +15,10 @@ from gpt2cli.sampling.sampler import Continuation, Sampler
 
 GREEDY = SamplingConfig(temperature=0)
 PLAIN = SamplingConfig(top_k=0)
-EVERY_KIND = [GREEDY, PLAIN, SamplingConfig(), SamplingConfig(top_k=0, typical_p=0.5)]
+EVERY_KIND = [
+    *(GREEDY, PLAIN, SamplingConfig(), SamplingConfig(top_k=0, typical_p=0.5)),
+    SamplingConfig(top_n_sigma=1.5, xtc_probability=0.5, xtc_threshold=0.05),
+]
 LETTERS = Vocabulary([b"a", b"b", b"c", b"d"])
 
 
@@ -77,6 +80,25 @@ def test_the_penalties_of_the_completion_do_not_see_the_prompt(name: str, last: 
     """0 leads by 0.1; the prompt has it often, which counts for nothing until it is drawn."""
     config = SamplingConfig(temperature=0, **{name: 0.2})  # type: ignore[arg-type]
     assert draw_often(config, [1.1, 1.0], 4, prompt=[0] * 9) == [0, 1, 0, last]
+
+
+@pytest.mark.parametrize("name", ["repetition_penalty", "presence_penalty", "frequency_penalty"])
+def test_the_penalties_look_back_as_far_as_they_are_told(name: str) -> None:
+    """Over two ids: the best three come in turn. Over none: nothing happens."""
+    for last, expected in ((2, [0, 1, 2, 0, 1]), (0, [0] * 5), (-1, [0, 1, 2, 3, 0])):
+        penalty = {name: 2.0, "repeat_last_n": last}
+        config = SamplingConfig(temperature=0, **penalty)  # type: ignore[arg-type]
+        assert draw_often(config, [1.3, 1.2, 1.1, 1.0], 5) == expected
+    prompted = SamplingConfig(temperature=0, repetition_penalty=2.0, repeat_last_n=1)
+    assert draw_often(prompted, [1.2, 1.1], 2, prompt=[1, 0]) == [1, 0]
+
+
+def test_xtc_is_at_work_as_often_as_it_should_be() -> None:
+    """The better of two goes in a quarter of the steps: the numbers are not those of the draws."""
+    config = SamplingConfig(xtc_probability=0.25, xtc_threshold=0.1)
+    drawn = draw_often(config, [math.log(0.8), math.log(0.2)], 4000)
+    # 0.25 + 0.75 · 0.2 = 0.4, with a standard deviation of 0.0077.
+    assert sum(drawn) / 4000 == pytest.approx(0.4, abs=0.03)
 
 
 @pytest.mark.parametrize(("other", "expected"), [(0.99, 0), (1.01, 1)])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gpt2cli.config import SamplingConfig
 from gpt2cli.sampling.warpers import Candidates, draw, find_warping, warp
+from tests.gpt2cli.sampling import llama_cpp
 
 OFF = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
 
@@ -213,3 +214,59 @@ def test_rows_are_warped_together_whatever_their_processors() -> None:
         *({"temperature": 0.5}, {"top_k": 1}, {"top_p": 0.5}, {"min_p": 0.5}, {"typical_p": 0.5})
     ]
     assert len({find_warping(SamplingConfig(**options)) for options in others}) == len(others)
+
+
+# llama.cpp's warpers
+
+
+@given(
+    st.lists(st.integers(-60, 60), min_size=1, max_size=12, unique=True),
+    st.floats(0.01, 4),
+    st.booleans(),
+    st.floats(0.1, 3),
+)
+def test_top_n_sigma_is_that_of_llama_cpp(
+    eighths: list[int], n: float, masked: bool, temperature: float
+) -> None:
+    """At any temperature; what is masked counts for nothing."""
+    row = [eighth / 8 for eighth in eighths] + [-math.inf] * masked
+    expected = [logit != -math.inf for logit in llama_cpp.keep_top_n_sigma(row, n)]
+    options = config(top_n_sigma=n, temperature=temperature)
+    found = warp(np.array([row], np.float32), options).weights[0] > 0
+    assert list(found) == expected
+
+
+@given(
+    st.lists(st.integers(1, 400), min_size=1, max_size=8, unique=True),
+    st.floats(0, 0.5),
+    st.sampled_from([0, 5]),
+    st.floats(0.01, 1),
+)
+def test_xtc_excludes_what_it_does_in_llama_cpp(
+    counts: list[int], threshold: float, top_k: int, probability: float
+) -> None:
+    """Of what the others left, and only where its random number is below its probability."""
+    shares = [count / sum(counts) for count in counts]
+    if top_k:
+        floor = sorted(shares, reverse=True)[:top_k][-1]
+        shares = [share if share >= floor else 0 for share in shares]
+        shares = [share / sum(shares) for share in shares]
+    options = config(xtc_probability=probability, xtc_threshold=threshold, top_k=top_k)
+    if any(abs(share - threshold) < 1e-6 for share in shares):  # float32 may be on either side
+        return
+    for roll, expected in (
+        (math.nextafter(probability, 0), llama_cpp.exclude_top(shares, threshold)),
+        (probability, shares),
+    ):
+        total = sum(expected)
+        found = shares_of(warp(logits_of(*counts), options, [roll]), len(counts))
+        assert found == pytest.approx([share / total for share in expected], abs=1e-6)
+
+
+def test_xtc_keeps_the_last_of_equals() -> None:
+    """And alone what is alone above its threshold."""
+    for shares, expected in (([0.4, 0.3, 0.3], [0, 0, 1]), ([0.7, 0.15, 0.15], [0.7, 0.15, 0.15])):
+        for more in ({}, {"top_k": 3}):
+            both = config(xtc_probability=1, xtc_threshold=0.2, **more)
+            found = shares_of(warp(logits_of(*shares), both, [0.0]), 3)
+            assert found == pytest.approx(expected, abs=1e-6)
