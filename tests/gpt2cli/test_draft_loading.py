@@ -107,6 +107,9 @@ def test_ids_that_mean_other_texts_are_another_vocabulary(
     vocab["d"], vocab["e"] = vocab["e"], vocab["d"]
     path.write_text(json.dumps(tokenizer, ensure_ascii=False, separators=(",", ":")))
     assert path.stat().st_size == size  # else the folder is damaged
+    manifest = read_manifest(other)
+    manifest["files"]["tokenizer.json"]["sha256"] = "another"
+    (other / "export.json").write_text(json.dumps(manifest))
     with pytest.raises(UsageError, match=r"found .*other, in which some ids mean other texts"):
         load(model_folders(), other, told)
 

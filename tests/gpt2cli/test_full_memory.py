@@ -23,7 +23,7 @@ class FullEngine(Engine):
     steps = 30
 
     def __init__(
-        self, folder: ModelFolder, device: Device, *, max_slots: int, threads: int
+        self, folder: ModelFolder, device: Device, *, max_slots: int, threads: int, **others: bool
     ) -> None:
         if max_slots > 8:
             raise DeviceFullError("full, making room for the KV cache")
