@@ -9,31 +9,33 @@ from typing import Final
 
 import numpy as np
 
-from gpt2cli.engine.engine import Engine, Identities
+from gpt2cli.engine.engine import Engine, Identities, Logits
 
 _READ: Final = 129  # ids, more than attention takes at once; fewer where the context is short
 _FEWEST: Final = 4
-_STEPS: Final = 4
+_MOST_STEPS: Final = 8  # fewer where the context is short
 
 
 def find_identities(engine: Engine) -> Identities:
-    """Compute a short text in several ways and compare the logits; about ten calls.
+    """Compute a short text in several ways and compare the logits; about twenty calls.
 
+    For another number of steps there may be another kernel, so each of them is tried.
     No slot is active, before and after. Where the context is too short for it, nothing is taken for
     granted.
     """
-    size = min(_READ, engine.shape.n_positions - _STEPS)
+    most = min(_MOST_STEPS, engine.shape.n_positions // 2)
+    size = min(_READ, engine.shape.n_positions - most)
     if size < _FEWEST:
         return Identities(rows=False, cuts=False, steps=False)
     draw = np.random.Generator(np.random.Philox(0))
-    ids: list[int] = draw.integers(0, engine.shape.vocab_size, size + _STEPS).tolist()
+    ids: list[int] = draw.integers(0, engine.shape.vocab_size, size + most).tolist()
     text, following = ids[:size], ids[size:]
     read = engine.extend(0, text, [size - 1])
     stepped = np.concatenate([engine.decode([token_id]).copy() for token_id in following])  # [K, V]
     steps = None
-    if engine.most_steps >= _STEPS:
-        engine.rewind(0, size)
-        steps = np.array_equal(engine.verify(0, following), stepped)
+    if engine.most_steps > 1:
+        counts = range(2, min(most, engine.most_steps) + 1)
+        steps = all(_verify(engine, size, following[:count], stepped) for count in counts)
     engine.rewind(0, 0)
     engine.extend(0, text[: size // 2], [0])
     again = engine.extend(0, text[size // 2 :], [size - size // 2 - 1])
@@ -46,3 +48,9 @@ def find_identities(engine: Engine) -> Identities:
     engine.free(1)
     engine.free(0)
     return Identities(rows, cuts, steps)
+
+
+def _verify(engine: Engine, start: int, ids: list[int], stepped: Logits) -> bool:
+    """Tell whether ids from `start` on have the logits [K, V] in one call that they had stepped."""
+    engine.rewind(0, start)
+    return np.array_equal(engine.verify(0, ids), stepped[: len(ids)])

@@ -1,5 +1,7 @@
 """Several single steps in one call, and what the machine is found to keep: the same bits."""
 
+from collections.abc import Container
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,7 @@ class _Differing(Engine):
     """An engine that computes other bits in one way."""
 
     way = ""
+    counts: Container[int] = range(9)  # of steps, where those differ
 
     def extend(self, slot: int, ids: list[int], positions: list[int]) -> Logits:  # type: ignore[override]
         logits = super().extend(slot, ids, positions)
@@ -87,7 +90,8 @@ class _Differing(Engine):
 
     def verify(self, slot: int, ids: list[int]) -> Logits:  # type: ignore[override]
         logits = super().verify(slot, ids)
-        return np.nextafter(logits, 9) if self.way == "steps" else logits
+        differs = self.way == "steps" and len(ids) in self.counts
+        return np.nextafter(logits, 9) if differs else logits
 
 
 @pytest.mark.parametrize("way", ["rows", "cuts", "steps"])
@@ -97,6 +101,14 @@ def test_one_bit_is_a_difference(model_folders: ModelFolders, way: str) -> None:
     engine.way = way
     found = find_identities(engine)
     assert found == Identities(**{name: name != way for name in ("rows", "cuts", "steps")})
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 8])
+def test_each_number_of_steps_is_looked_at(model_folders: ModelFolders, count: int) -> None:
+    """Kernels differ by how many rows they multiply."""
+    engine = _Differing(read_model_folder(model_folders(SHAPE)), CPU, threads=1, verifying=True)
+    engine.way, engine.counts = "steps", (count,)
+    assert find_identities(engine).steps is False
 
 
 def test_a_context_too_short_to_look_keeps_nothing(model_folders: ModelFolders) -> None:
