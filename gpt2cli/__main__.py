@@ -14,9 +14,10 @@ _STDERR = 2
 def main() -> None:
     """Run the program and exit."""
     code = _run()
-    from gpt2cli.terminal.interrupt import exit_on_signals
+    from gpt2cli.terminal.interrupt import exit_on_signals, leave_threads
 
     exit_on_signals(code)
+    leave_threads(code)
     sys.exit(code)
 
 

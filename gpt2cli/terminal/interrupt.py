@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Final
 
@@ -101,6 +101,19 @@ def exit_on_signals(code: int) -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda number, frame: os._exit(code))
             atexit.register(signal.signal, number, signal.SIG_IGN)
+
+
+def leave_threads(code: int) -> None:
+    """End the program now if Python would wait for a thread: a draft's, say, which still loads.
+
+    When everything is written nobody needs what it makes.
+    """
+    waited_for = [thread for thread in threading.enumerate() if not thread.daemon]
+    if len(waited_for) > 1:  # one is the main thread
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):  # closed or None
+                stream.flush()
+        os._exit(code)
 
 
 class _Unwinder:

@@ -204,3 +204,16 @@ def test_too_little_memory_to_start_is_a_failure_of_one_line(
     )
     done = program.run_python("-c", script)
     assert done == Finished(1, b"", "gpt2: error: there is not enough memory to start\n")
+
+
+def test_no_thread_is_waited_for_at_the_end(program: Program) -> None:
+    """Such as one that still loads a draft for a text that is finished: this one never ends."""
+    lines = (
+        "import gpt2cli.draft_loading, threading",
+        "gpt2cli.draft_loading.LookupDraft.__new__ = lambda kind: threading.Event().wait()",
+        "from gpt2cli.__main__ import main",
+        "main()",
+    )
+    text = ("generate", "x", "-m", "starter", "-n", "4", "--ignore-eos", "--no-echo")
+    drafted = program.run_python("-c", "\n".join(lines), *text, "--draft", "lookup", "--seed", "1")
+    assert drafted == program.run(*text, "--seed", "1")
