@@ -54,7 +54,8 @@ def load_with_draft(
         listener.note(f"running without a draft: {reason}")
         return model
     draft = _choose(config, asked, model, listener)
-    return replace(model, drafting=Drafting(model.engine, draft, config.draft_tokens))
+    drafting = Drafting(model.engine, draft, config.draft_tokens, listener.note)
+    return replace(model, drafting=drafting)
 
 
 def _find_obstacle(config: DraftConfig, model: LoadedModel) -> str | None:

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
+from gpt2cli.errors import Gpt2Error
 from gpt2cli.generation.drafts import Draft
 from gpt2cli.generation.interfaces import LogitsEngine
 from gpt2cli.generation.sequence import TokenSequence
@@ -61,12 +62,13 @@ class Drafting:
     """Asks a draft for as many ids as pay, by what it has measured, and lets it rest otherwise.
 
     `engine` is the loop's own. `open_draft` is called on a thread once the first token is there, so
-    that this is not later; a draft that cannot be opened ends the run with its error.
+    that this is not later; of a draft that cannot be opened `tell` says why there is none.
     """
 
     engine: LogitsEngine
     open_draft: Callable[[], Draft]
     fixed: int | None = None  # how many ids to propose, if the user says so
+    tell: Callable[[str], object] = lambda text: None
     clock: Callable[[], float] = time.perf_counter
     counts: DraftCounts = field(default_factory=DraftCounts)
     _opening: Future[Draft] | None = None
@@ -164,4 +166,9 @@ class Drafting:
             executor = ThreadPoolExecutor(max_workers=1)
             self._opening = executor.submit(self.open_draft)
             executor.shutdown(wait=False)  # when it is done
-        return self._opening.result() if self._opening.done() else None
+        try:
+            return self._opening.result() if self._opening.done() else None
+        except Gpt2Error as error:
+            self.tell(f"going on without a draft: {error}")
+            self._opening = Future()  # never done
+            return None
