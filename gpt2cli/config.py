@@ -116,8 +116,8 @@ class DraftConfig(Group):
 class SamplingConfig(Group):
     """How the next token is chosen. Names and definitions are Hugging Face's, with exceptions.
 
-    `presence_penalty` and `frequency_penalty` are as in vLLM; `top_n_sigma`, `xtc_…` and
-    `repeat_last_n` as in llama.cpp.
+    `presence_penalty` and `frequency_penalty` are as in vLLM; `top_n_sigma`, `xtc_…`, `dry_…`
+    and `repeat_last_n` as in llama.cpp.
     """
 
     temperature: float = setting(
@@ -165,8 +165,24 @@ class SamplingConfig(Group):
         0.0, "Subtract this from a token's logit for each time that the completion has it.",
         SAMPLING, within=Range(-2, 2), off="0: off",
     )  # fmt: skip
+    dry_multiplier: float = setting(
+        0.0, "Against loops (DRY): subtract from the logit of a token that would go on with a "
+        "repetition this times --dry-base to the power of its length above --dry-allowed-length.",
+        SAMPLING, within=_ANY, off="0: off",
+    )  # fmt: skip
+    dry_base: float = setting(
+        1.75, "How fast DRY grows with the length of a repetition.", SAMPLING, within=Range(1)
+    )
+    dry_allowed_length: int = setting(
+        2, "Tokens that may be repeated before DRY begins.", SAMPLING, within=Range(1)
+    )
+    dry_sequence_breaker: tuple[str, ...] = setting(
+        ("\n", ":", '"', "*"), "Text that no repetition reaches across for DRY, in place of the "
+        r"default ones; repeatable; \n and \t are understood.", SAMPLING, kind=TEXT,
+        usual="newline or colon or quote or asterisk",
+    )  # fmt: skip
     repeat_last_n: int = setting(
-        -1, "How many of the last tokens the three penalties look at.", SAMPLING,
+        -1, "How many of the last tokens the three penalties and DRY look at.", SAMPLING,
         within=Range(-1), off="-1: all",
     )  # fmt: skip
     no_repeat_ngram: int = setting(

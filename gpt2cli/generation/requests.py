@@ -20,8 +20,10 @@ from gpt2cli.errors import PromptError, UsageError, shorten
 from gpt2cli.model_folder import ModelShape
 from gpt2cli.option_rules import check_together
 from gpt2cli.sampling.constraints import Constraint, ConstraintCompiler
-from gpt2cli.sampling.history import BannedTexts, Vocabulary
+from gpt2cli.sampling.history import BannedTexts
 from gpt2cli.sampling.random import draw_seed
+from gpt2cli.sampling.repeats import Breakers
+from gpt2cli.sampling.vocabulary import Vocabulary
 from gpt2cli.settings import Settings
 from gpt2cli.tokenizer import Tokenizer
 
@@ -62,6 +64,7 @@ class PreparedRequest:
     prompt_ids: tuple[int, ...]
     biases: tuple[tuple[int, float], ...] = ()  # different ids, each with its own
     bans: BannedTexts | None = None
+    breakers: Breakers | None = None  # of DRY; None: it is off
     constraint: Constraint | None = None
     kept_tokens: int = 0  # of the prompt's first ones, that stay when the others slide
     stepped: Sequence[bool] = ()  # of each id of the prompt, whether it was drawn; (): none was
@@ -127,6 +130,7 @@ def prepare(
         tuple(prompt_ids),
         find_biases(sampling, tokenizer, vocab_size=size, allow_special=request.allow_special),
         find_bans(sampling, tokenizer, vocab_size=size),
+        _find_breakers(sampling, tokenizer, size),
         None if constraint.field is None else _compile(constraint, tokenizer, size),
         kept_tokens,
         stepped,
@@ -170,6 +174,12 @@ def find_bans(
     return _read_bans(tokenizer, config.ban, vocab_size) if config.ban else None
 
 
+def _find_breakers(config: SamplingConfig, tokenizer: Tokenizer, size: int) -> Breakers | None:
+    if not config.dry_multiplier:
+        return None
+    return _read_breakers(tokenizer, config.dry_sequence_breaker, size)
+
+
 def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: bool) -> int:
     if token.isascii() and token.isdigit():
         token_id = int(token) if len(token) <= _LONGEST_ID else vocab_size
@@ -204,6 +214,11 @@ def _find_id(token: str, tokenizer: Tokenizer, vocab_size: int, allow_special: b
 @functools.lru_cache(maxsize=16)
 def _read_bans(tokenizer: Tokenizer, texts: tuple[str, ...], vocab_size: int) -> BannedTexts:
     return BannedTexts((text.encode() for text in texts), _read_vocabulary(tokenizer, vocab_size))
+
+
+@functools.lru_cache(maxsize=16)
+def _read_breakers(tokenizer: Tokenizer, texts: tuple[str, ...], vocab_size: int) -> Breakers:
+    return Breakers((text.encode() for text in texts), _read_vocabulary(tokenizer, vocab_size))
 
 
 @functools.lru_cache(maxsize=16)

@@ -170,6 +170,7 @@ def _make_history(tokenizer: Tokenizer, prepared: PreparedRequest, number: int) 
         prompt_ids=prepared.prompt_ids,
         biases=prepared.biases,
         bans=prepared.bans,
+        breakers=prepared.breakers,
         constraint=prepared.constraint,
         eos_ids=tokenizer.eos_token_ids,
         ignore_eos=request.generation.ignore_eos,

@@ -1,7 +1,6 @@
 """What sampling knows about a sequence: its options, its ids so far, and what may not follow."""
 
 import copy
-from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -11,32 +10,11 @@ from numpy.typing import NDArray
 from gpt2cli.config import SamplingConfig
 from gpt2cli.sampling.constraints import Constraint
 from gpt2cli.sampling.random import uniform
+from gpt2cli.sampling.repeats import Breakers, Repeats
+from gpt2cli.sampling.vocabulary import Ids, Vocabulary, unite
 from gpt2cli.sampling.warpers import find_warping
 
-Ids = NDArray[np.int64]
 LogitsMask = Ids | NDArray[np.bool_]  # some ids, or a mask over all: [V]
-
-
-class Vocabulary:
-    """The bytes that each token adds to the text, in an order that makes them quick to find."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        """`pieces[id]`: empty for a token that adds none."""
-        self.pieces = list(pieces)
-        order = sorted(range(len(self.pieces)), key=self.pieces.__getitem__)
-        self._sorted = [self.pieces[i] for i in order]
-        self._ids = np.array(order, np.int64)  # of the sorted ones
-        self.longest = max(map(len, self.pieces), default=0)
-
-    def beginning_with(self, text: bytes) -> Ids:
-        """Return the ids whose bytes begin with `text`."""
-        first = bisect_left(self._sorted, text)
-        past = bisect_right(self._sorted, text, lo=first, key=lambda piece: piece[: len(text)])
-        return self._ids[first:past]
-
-    def holding(self, text: bytes) -> Ids:
-        """Return the ids whose bytes hold `text` anywhere."""
-        return np.array([i for i, piece in enumerate(self.pieces) if text in piece], np.int64)
 
 
 class BannedTexts:
@@ -59,8 +37,8 @@ class BannedTexts:
                 ids = vocabulary.beginning_with(text[cut:])
                 if len(ids):
                     after.setdefault(text[:cut], []).append(ids)
-        self._whole = _unite(whole)
-        self._after = {beginning: _unite(ids) for beginning, ids in after.items()}
+        self._whole = unite(whole)
+        self._after = {beginning: unite(ids) for beginning, ids in after.items()}
         self._lengths = sorted({len(beginning) for beginning in self._after})
         self._reach = max(1, longest - 1)
 
@@ -128,6 +106,7 @@ class History:
         prompt_ids: Sequence[int] = (),
         biases: Sequence[tuple[int, float]] = (),
         bans: BannedTexts | None = None,
+        breakers: Breakers | None = None,
         constraint: Constraint | None = None,
         eos_ids: Iterable[int] = (),
         ignore_eos: bool = False,
@@ -135,8 +114,8 @@ class History:
     ) -> None:
         """`biases`: what `config.logit_bias` comes to: different ids, each with its own.
 
-        `eos_ids`: masked before `min_new_tokens`, and with a constraint until that is met, or
-        always if they are ignored.
+        `breakers`: with DRY only. `eos_ids`: masked before `min_new_tokens`, and with a constraint
+        until that is met, or always if they are ignored.
         """
         self.config = config
         # Here once, and not at each step; None: nothing is drawn, the best id is taken.
@@ -152,6 +131,8 @@ class History:
         self._counts: dict[int, int] = {}  # how often each id is in the completion
         size = config.no_repeat_ngram
         self._ngrams = NGrams(size, prompt_ids) if size else None
+        self.breakers = breakers
+        self._repeats = None if breakers is None else Repeats(breakers, prompt_ids)
         self._bans = bans
         self._tail = b"" if bans is None else bans.extend(b"", prompt_ids)
         self._constraint = None if constraint is None else constraint.fork()
@@ -166,6 +147,7 @@ class History:
         history._seen = dict(self._seen)
         history._counts = dict(self._counts)
         history._ngrams = self._ngrams and self._ngrams.fork()
+        history._repeats = self._repeats and self._repeats.fork()
         history._constraint = self._constraint and self._constraint.fork()
         return history
 
@@ -185,6 +167,12 @@ class History:
         if self._recent is None:
             return self._counts
         return Counter(token_id for token_id, drawn in self._recent if drawn)
+
+    def find_repeats(self) -> Mapping[int, int]:
+        """Return the ids that would go on with a repetition, and how long it is."""
+        if self._repeats is None:
+            return {}
+        return self._repeats.find(self.config.dry_allowed_length, self.config.repeat_last_n)
 
     def uniform(self) -> float:
         """Return the next step's random number."""
@@ -208,6 +196,8 @@ class History:
         self._drawn += 1
         if self._ngrams is not None:
             self._ngrams.append(token_id)
+        if self._repeats is not None:
+            self._repeats.append(token_id)
         if self._bans is not None:
             self._tail = self._bans.extend(self._tail, [token_id])
         if self._constraint is not None:
@@ -231,10 +221,6 @@ class History:
         if self._drawn < self._min_new_tokens:
             masks.append(self._eos_ids)
         return masks
-
-
-def _unite(some: Iterable[Ids]) -> Ids:
-    return np.unique(np.concatenate([np.empty(0, np.int64), *some]))
 
 
 def _as_arrays(biases: Sequence[tuple[int, float]]) -> tuple[Ids, NDArray[np.float32]]:

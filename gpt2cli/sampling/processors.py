@@ -1,7 +1,8 @@
 """Logits processors: they may change which token is most likely, and see the sequence's history.
 
 They come in Hugging Face's order: logit bias → repetition penalty → frequency and presence penalty,
-which are vLLM's and follow there too → the masks of what may not be drawn, in any order.
+which are vLLM's and follow there too → llama.cpp's DRY → the masks of what may not be drawn, in any
+order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt2cli.config import SamplingConfig
 from gpt2cli.sampling.history import History, LogitsMask
 
 Logits = NDArray[np.float32]
@@ -35,6 +37,8 @@ def process(logits: Logits, history: History) -> Logits:
             frequency=config.frequency_penalty,
             presence=config.presence_penalty,
         )
+    if history.breakers is not None:
+        logits = penalise_repeats(logits, history.find_repeats(), history.breakers.ids, config)
     masks = history.find_masks()
     return apply_masks(logits, *masks) if masks else logits
 
@@ -84,4 +88,24 @@ def penalise_occurrences(
     ids = np.fromiter(counts.keys(), np.int64, len(counts))
     times = np.fromiter(counts.values(), np.float64, len(counts))
     changed[ids] = logits[ids] - (frequency * times + presence)
+    return changed
+
+
+def penalise_repeats(
+    logits: Logits, lengths: Mapping[int, int], exempt: NDArray[np.int64], config: SamplingConfig
+) -> Logits:
+    """Return [V] logits less DRY's penalty for each id that goes on with a repetition.
+
+    `lengths`: of the repetitions; `exempt`: ids that have no penalty.
+    """
+    changed = logits.copy()
+    ids = np.fromiter(lengths.keys(), np.int64, len(lengths))
+    excess = np.fromiter(lengths.values(), np.float64, len(lengths)) - config.dry_allowed_length
+    # However long the repetition, what was finite stays so; what is masked stays masked.
+    with np.errstate(over="ignore"):
+        scores = logits[ids] - np.minimum(
+            config.dry_multiplier * config.dry_base**excess, _FINITE[1]
+        )
+    penalised = np.isfinite(logits[ids]) & ~np.isin(ids, exempt)
+    changed[ids] = np.where(penalised, np.maximum(scores, _FINITE[0]), logits[ids])
     return changed

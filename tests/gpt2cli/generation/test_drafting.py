@@ -80,7 +80,11 @@ def run_drafted(
 
 
 _LLAMA = SamplingConfig(
-    top_n_sigma=2.0, xtc_probability=0.5, repetition_penalty=1.5, repeat_last_n=3
+    top_n_sigma=2.0,
+    xtc_probability=0.5,
+    repetition_penalty=1.5,
+    repeat_last_n=3,
+    dry_multiplier=1.0,
 )
 
 

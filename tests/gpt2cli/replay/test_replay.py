@@ -56,6 +56,10 @@ OPTIONS: Sequence[Mapping[str, Any]] = (
     {"samples": 3, "temperature": 1.5, "top_k": 0, "top_p": 0.9, "min_p": 0.01, "typical_p": 0.9},
     {"repetition_penalty": 1.2, "presence_penalty": 1, "frequency_penalty": -1, "seed": 2**53 - 1},
     {"top_n_sigma": 2, "xtc_probability": 0.5, "xtc_threshold": 0.01, "repeat_last_n": 4},
+    {
+        **{"dry_multiplier": 2, "dry_base": 1.5, "dry_allowed_length": 1},
+        "dry_sequence_breaker": ["e", " "],
+    },
     {"no_repeat_ngram": 2, "logit_bias": {"5": 3.5, "a": -2}, "ban": ["b", "\n"], "logprobs": 2},
     {"beams": 3, "samples": 2, "length_penalty": 0.5, "max_new_tokens": 5},
     {"stop": ["a", "\n"], "min_new_tokens": 3, "ignore_eos": True},

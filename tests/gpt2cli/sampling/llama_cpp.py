@@ -1,11 +1,12 @@
 """A plain scalar oracle of llama.cpp's own samplers (src/llama-sampler.cpp, of 2025).
 
-Written from its definitions: llama_sampler_top_n_sigma_apply and llama_sampler_xtc_apply.
+Written from its definitions: llama_sampler_top_n_sigma_apply, llama_sampler_xtc_apply and
+llama_sampler_dry_apply.
 """
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 
 def keep_top_n_sigma(logits: Sequence[float], n: float) -> list[float]:
@@ -24,3 +25,31 @@ def exclude_top(shares: Sequence[float], threshold: float) -> list[float]:
             break
         last = place
     return [share if share in best_first[last:] else 0 for share in shares]
+
+
+def find_dry_penalties(
+    ids: Sequence[int],
+    breakers: Collection[int],
+    *,
+    multiplier: float,
+    base: float,
+    allowed_length: int,
+    last_n: int,
+) -> dict[int, float]:
+    """Return what is subtracted from each id's logit; breakers are of one id each."""
+    window = list(ids)[len(ids) - last_n if 0 <= last_n < len(ids) else 0 :]
+    if len(window) <= allowed_length:
+        return {}
+    since = next((i for i, token in enumerate(reversed(window)) if token in breakers), len(window))
+    longest: dict[int, int] = {}
+    for back in range(1, len(window)):
+        count = 0
+        while count + back < len(window) and window[-1 - count] == window[-1 - count - back]:
+            count += 1
+        follower = window[-back]
+        longest[follower] = max(longest.get(follower, 0), min(count, since))
+    return {
+        token: multiplier * base ** (count - allowed_length)
+        for token, count in longest.items()
+        if count >= allowed_length and token not in breakers
+    }

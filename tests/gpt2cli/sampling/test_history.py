@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gpt2cli.config import ConstraintConfig, SamplingConfig
 from gpt2cli.sampling.constraints import Constraint, ConstraintCompiler
-from gpt2cli.sampling.history import BannedTexts, History, NGrams, Vocabulary
+from gpt2cli.sampling.history import BannedTexts, History, NGrams
+from gpt2cli.sampling.vocabulary import Vocabulary
 
 ASCII = [bytes([code]) for code in range(128)]
 EOS = 127

@@ -11,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from gpt2cli.config import SamplingConfig
-from gpt2cli.sampling.history import BannedTexts, History, Vocabulary
+from gpt2cli.sampling.history import BannedTexts, History
 from gpt2cli.sampling.processors import process
+from gpt2cli.sampling.vocabulary import Vocabulary
 from gpt2cli.sampling.warpers import warp
 from tests.vectors.sampling_cases import (
     CASE_COUNT,

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from gpt2cli.config import SamplingConfig
 from gpt2cli.errors import ModelError, PromptError
-from gpt2cli.sampling.history import BannedTexts, History, Vocabulary
+from gpt2cli.sampling.history import BannedTexts, History
 from gpt2cli.sampling.sampler import Continuation, Sampler
+from gpt2cli.sampling.vocabulary import Vocabulary
 
 GREEDY = SamplingConfig(temperature=0)
 PLAIN = SamplingConfig(top_k=0)
