@@ -34,6 +34,8 @@ _NOT_RUN: Final = {
     "python3": "installs from the network",
     "checkpoint": "a picture",
     "0": "a line for cron; its command is run below",
+    "from": "needs Optimum; tests/interop/recipes.py runs it",
+    "import": "needs onnxruntime-genai or transformers.js; the same",
 }
 
 # A text and its log-probability by the starter in fp32, computed on the README's kind of CPU.
@@ -150,7 +152,7 @@ def test_a_commands_output_is_what_the_readme_shows(
 def test_every_block_is_run_or_has_a_reason_not_to_be() -> None:
     """Else a block that nothing holds could come in unseen."""
     not_run = [block.split()[0] for block in _BLOCKS if block.split()[0] in _NOT_RUN]
-    assert sorted(not_run) == ["0", "checkpoint", "python3", "python3"]
+    assert sorted(not_run) == ["0", "checkpoint", "from", "import", "import", "python3", "python3"]
     assert len(_RUN) >= 12
 
 

@@ -2,13 +2,17 @@
 
 import json
 import pathlib
+import shutil
 from typing import Any, Final
 
 import onnx
 import pytest
 
+from export.check import recheck
 from export.convert import convert
 from export.errors import OutputError
+from export.folder_weights import describe
+from export.graph_runner import CPU_PROVIDER
 from export.storage import Precision
 from tests.checkpoints import CheckpointShape, write_checkpoint
 from tests.export.conversions import list_tree
@@ -70,6 +74,19 @@ def test_every_graph_reads_the_same_weights(model_folders: ModelFolders) -> None
         assert files == {folder / "onnx" / "model.onnx_data"}
         places.append(entries)
     assert all(place == places[0] for place in places)
+
+
+def test_a_portable_folder_is_checked_again_by_its_own_graphs(
+    model_folders: ModelFolders, tmp_path: pathlib.Path
+) -> None:
+    """Where another onnxruntime is to run it: the names that `gpt2` has them under are found."""
+    copy = tmp_path / "copy"
+    shutil.copytree(model_folders(_SHAPE, precision=Precision.INT8, portable=True), copy)
+    manifest = read(copy, "export.json")
+    (copy / "export.json").write_text(json.dumps({**manifest, "checked": []}))
+    recheck(copy, CPU_PROVIDER)
+    assert read(copy, "export.json")["checked"] == manifest["checked"]
+    assert [name for name, *_ in describe(copy)["inputs"]][2] == "logit_positions"
 
 
 def test_sizes_stand_under_the_names_that_every_program_knows(source: pathlib.Path) -> None:
