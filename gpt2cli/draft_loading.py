@@ -66,7 +66,9 @@ def _find_obstacle(config: DraftConfig, model: LoadedModel) -> str | None:
     if model.stored.folder.verifying_graph_file is None:
         return f"{model.stored.name} has no graph that verifies (heads of {engine.shape.head_dim})"
     if engine.most_steps == 1:
-        return "this machine computes several tokens at once in another way than one by one"
+        return (
+            "on this machine several tokens at once were not found to have the bits of single ones"
+        )
     if config.draft == _SMALL and model.stored.folder.precision == _SMALL:
         return f"{model.stored.name} is {_SMALL} itself"
     return None

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 from gpt2cli.errors import Gpt2Error
 from gpt2cli.generation.interfaces import Logits, LogitsEngine
+from gpt2cli.generation.reading import count_equal
 from gpt2cli.generation.sequence import TokenSequence
 from gpt2cli.sampling.sampler import Sampler
 
@@ -55,6 +56,7 @@ class ModelDraft:
         self._engine = engine
         self._sampler = sampler
         self._fed: list[int] = []  # the ids in slot 0
+        self._is_open = False
 
     def propose(self, sequence: TokenSequence, count: int) -> list[int]:
         """Return ids as drawn by the draft's own logits; none beyond the draft's context."""
@@ -78,9 +80,10 @@ class ModelDraft:
 
     def _catch_up(self, window: Sequence[int]) -> Logits:
         """Feed what the slot lacks of a window, at least its last id; return the logits: [1, V]."""
-        shared = min(_count_shared(self._fed, window), len(window) - 1)
-        if self._fed:
+        shared = min(count_equal(self._fed, window), len(window) - 1)
+        if self._is_open:
             self._engine.rewind(0, shared)
+        self._is_open = True  # also if the engine fails now, having taken some of the ids
         self._fed = self._fed[:shared]
         missing = window[shared:]
         if shared and len(missing) == 1:
@@ -89,10 +92,3 @@ class ModelDraft:
             logits = self._engine.extend(0, missing, [len(missing) - 1])
         self._fed = list(window)
         return logits
-
-
-def _count_shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many ids both begin with."""
-    pairs = zip(first, second, strict=False)
-    differing = (index for index, (one, other) in enumerate(pairs) if one != other)
-    return next(differing, min(len(first), len(second)))

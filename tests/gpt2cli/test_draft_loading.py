@@ -176,7 +176,7 @@ def test_what_this_machine_keeps_is_measured_once(
     model = load(folder, "lookup", told)
     assert model.drafting is None
     assert (model.engine.keeps_cuts, model.engine.most_steps) == (False, 1)
-    assert told.notes[-1].startswith("running without a draft: this machine computes several")
+    assert told.notes[-1].endswith(" not found to have the bits of single ones")
     assert len(read_manifest(folder)["identities"]) == 2
 
 
