@@ -256,6 +256,15 @@ class GenerationConfig(Group):
         (), r"End before this text; repeatable; \n and \t are understood.", LIMITS,
         kind=TEXT, short="-s",
     )  # fmt: skip
+    stop_token: tuple[int, ...] = setting(
+        (), "End where the model draws the token with this id; repeatable.", LIMITS,
+        within=_ANY, metavar="ID",
+    )  # fmt: skip
+    include_stop: bool = setting(
+        False,
+        "Keep the --stop text or --stop-token that ends the completion (not in chat).",
+        LIMITS,
+    )
     ignore_eos: bool = setting(False, "Continue when the model ends the text.", LIMITS, off="end")
     overflow: Overflow = setting(
         Overflow.STOP, "At the model's context limit: stop there, slide on with the last half, or "

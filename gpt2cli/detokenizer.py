@@ -40,8 +40,10 @@ class StopMatcher:
     sequences count is text, but another may begin within it.
     """
 
-    def __init__(self, stops: Iterable[str]) -> None:
+    def __init__(self, stops: Iterable[str], *, keep: bool = False) -> None:
+        """`keep`: whether the stop sequence that ends the text is shown."""
         self._stops: Sequence[str] = tuple(stop for stop in stops if stop)
+        self._keep = keep
         self._held = ""
         self.matched: str | None = None
 
@@ -64,7 +66,7 @@ class StopMatcher:
             _, start, stop = found
             if counts:
                 self._held, self.matched = "", stop
-                return text[:start]
+                return text[: start + len(stop)] if self._keep else text[:start]
             begin = start + 1
         kept = max((overlap(text[begin:], stop) for stop in self._stops), default=0)
         self._held = text[len(text) - kept :]

@@ -210,7 +210,8 @@ class Chat:
         seed = self._choose_seed(number)
         request = make_request(self.settings, message, seed=seed, index=number)
         stop = (*request.generation.stop, *template.stop)
-        request = replace(request, generation=replace(request.generation, stop=stop))
+        limits = replace(request.generation, stop=stop, include_stop=False)
+        request = replace(request, generation=limits)
         first, prompt = fit(conversation, message, template, self._make_room())
         prepared = prepare(
             request,

@@ -123,6 +123,7 @@ def prepare(
     if prompt_ids is None:
         prompt_ids = tokenizer.encode(request.prompt, allow_special=request.allow_special)
     _check_room(len(prompt_ids), request.generation, shape.n_positions)
+    _check_stop_tokens(request.generation, shape.vocab_size)
     tokenizer.note_unwritable("stop", request.generation.stop)
     sampling, constraint, size = request.sampling, request.constraint, shape.vocab_size
     return PreparedRequest(
@@ -149,6 +150,13 @@ def _check_room(length: int, config: GenerationConfig, limit: int) -> None:
             f"model's {limit}",
             "shorten the prompt, or lower {max_new_tokens}",
         )
+
+
+def _check_stop_tokens(config: GenerationConfig, vocab_size: int) -> None:
+    largest = max(config.stop_token, default=0)
+    if largest >= vocab_size:
+        expected = f"an id 0 to {vocab_size - 1}"
+        raise UsageError(option="stop_token", expected=expected, found=shorten(str(largest)))
 
 
 def find_biases(

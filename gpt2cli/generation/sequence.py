@@ -31,9 +31,10 @@ class TokenSequence:
         self._kept_tokens = prepared.kept_tokens
         self._config = request.generation
         self._prompt_tokens = len(prepared.prompt_ids)
-        self.eos_ids = frozenset() if self._config.ignore_eos else tokenizer.eos_token_ids
+        eos_ids = frozenset() if self._config.ignore_eos else tokenizer.eos_token_ids
+        self.eos_ids = eos_ids | frozenset(self._config.stop_token)
         self._detokenizer = Detokenizer(tokenizer)
-        self._stops = StopMatcher(self._config.stop)
+        self._stops = StopMatcher(self._config.stop, keep=self._config.include_stop)
         self._drawn = 0
         self._finish: FinishReason | None = None
         self._error: Gpt2Error | None = None
@@ -77,7 +78,9 @@ class TokenSequence:
         """Accept an id that was drawn from [V] logits; return the text that is certain now."""
         if token_id in self.eos_ids:
             self._finish = FinishReason.STOP
-            return self._flush()
+            is_kept = self._config.include_stop and token_id in self._config.stop_token
+            ending = self._feed_stops(self._detokenizer.add(token_id)) if is_kept else ""
+            return ending + self._flush()
         self._drawn += 1
         if self._top is not None:
             self._logprobs += find_logprobs(logits[None], [token_id], self._top)
@@ -173,6 +176,7 @@ def _make_history(tokenizer: Tokenizer, prepared: PreparedRequest, number: int) 
         breakers=prepared.breakers,
         constraint=prepared.constraint,
         eos_ids=tokenizer.eos_token_ids,
+        stop_ids=request.generation.stop_token,
         ignore_eos=request.generation.ignore_eos,
         min_new_tokens=request.generation.min_new_tokens,
     )

@@ -109,13 +109,14 @@ class History:
         breakers: Breakers | None = None,
         constraint: Constraint | None = None,
         eos_ids: Iterable[int] = (),
+        stop_ids: Iterable[int] = (),
         ignore_eos: bool = False,
         min_new_tokens: int = 0,
     ) -> None:
         """`biases`: what `config.logit_bias` comes to: different ids, each with its own.
 
         `breakers`: with DRY only. `eos_ids`: masked before `min_new_tokens`, and with a constraint
-        until that is met, or always if they are ignored.
+        until that is met, or always if they are ignored. `stop_ids`: masked before that number.
         """
         self.config = config
         # Here once, and not at each step; None: nothing is drawn, the best id is taken.
@@ -137,6 +138,7 @@ class History:
         self._tail = b"" if bans is None else bans.extend(b"", prompt_ids)
         self._constraint = None if constraint is None else constraint.fork()
         self._eos_ids = np.array(sorted(eos_ids), np.int64)
+        self._stop_ids = np.array(sorted(stop_ids), np.int64)
         self._ignore_eos = ignore_eos
         self._min_new_tokens = min_new_tokens
 
@@ -219,7 +221,7 @@ class History:
             mask[self._eos_ids] = self._ignore_eos or not self._constraint.satisfied
             masks.append(mask)
         if self._drawn < self._min_new_tokens:
-            masks.append(self._eos_ids)
+            masks += [self._eos_ids, self._stop_ids]
         return masks
 
 

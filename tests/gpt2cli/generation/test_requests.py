@@ -53,6 +53,12 @@ def test_what_cannot_fit_is_refused_with_all_numbers_and_the_way_out(
     prepare(make_request("a" * (length - 1), **limits), ascii_tokenizer, SHAPE)
 
 
+def test_a_stop_token_is_an_id_of_the_model(ascii_tokenizer: Tokenizer) -> None:
+    prepare(make_request(stop_token=(0, 96)), ascii_tokenizer, SHAPE)
+    with pytest.raises(UsageError, match="stop_token: expected an id 0 to 96, found 97"):
+        prepare(make_request(stop_token=(5, 97)), ascii_tokenizer, SHAPE)
+
+
 def test_a_prepared_request_has_its_options_ids(ascii_tokenizer: Tokenizer) -> None:
     asked = replace(make_request(), sampling=SamplingConfig(logit_bias=(("A", 1),), ban=("B",)))
     prepared = prepare(asked, ascii_tokenizer, SHAPE)

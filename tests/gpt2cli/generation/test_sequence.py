@@ -58,6 +58,11 @@ NONE: dict[str, Any] = {}
         ({"stop": ("a",), "min_new_tokens": 1, "max_new_tokens": 1}, "a", ["a"], LENGTH, None, 1),
         ({"limit": 3, "min_new_tokens": 3}, "ab", ["a", "b"], CONTEXT, None, 2),
         ({"max_new_tokens": 0}, "", [], LENGTH, None, 0),
+        ({"stop": ("ab",), "include_stop": True}, "xab", ["x", "", "ab"], STOP, "ab", 3),
+        ({"stop_token": (66,)}, "ab", ["a", ""], STOP, None, 1),  # 66: b
+        ({"stop_token": (66,), "ignore_eos": True}, "a|b", ["a", "", ""], STOP, None, 2),
+        ({"stop_token": (66,), "include_stop": True}, "ab", ["a", "b"], STOP, None, 1),
+        ({"include_stop": True}, "a|", ["a", ""], STOP, None, 1),  # the model's own end has no text
         ({"limit": 1}, "", [], CONTEXT, None, 0),
         ({"limit": 1, "max_new_tokens": 0}, "", [], LENGTH, None, 0),
     ],

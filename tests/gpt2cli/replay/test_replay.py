@@ -63,6 +63,7 @@ OPTIONS: Sequence[Mapping[str, Any]] = (
     {"no_repeat_ngram": 2, "logit_bias": {"5": 3.5, "a": -2}, "ban": ["b", "\n"], "logprobs": 2},
     {"beams": 3, "samples": 2, "length_penalty": 0.5, "max_new_tokens": 5},
     {"stop": ["a", "\n"], "min_new_tokens": 3, "ignore_eos": True},
+    {"stop_token": list(range(9, 120)), "stop": ["b"], "include_stop": True},
     {"overflow": "slide", "max_new_tokens": 60, "ignore_eos": True},
     {"prompt": "xyz" * 40, "overflow": "slide"},
     {"overflow": "error", "allow_special": True, "prompt": "a<|endoftext|>b"},

@@ -76,6 +76,7 @@ def make(
     bans: Sequence[bytes] = (),
     no_repeat_ngram: int = 0,
     constraint: Constraint | None = None,
+    stop_ids: Sequence[int] = (),
     ignore_eos: bool = False,
     min_new_tokens: int = 0,
 ) -> History:
@@ -86,6 +87,7 @@ def make(
         bans=BannedTexts(bans, Vocabulary([*ASCII[:EOS], b""])) if bans else None,
         constraint=constraint,
         eos_ids=[EOS],
+        stop_ids=stop_ids,
         ignore_eos=ignore_eos,
         min_new_tokens=min_new_tokens,
     )
@@ -111,6 +113,13 @@ def test_eos_is_masked_before_enough_is_drawn(token_id: int) -> None:
     for expected in ({"EOS"}, {"EOS"}, set[str]()):
         assert masked(history) == expected
         history.append(token_id)
+
+
+def test_a_stop_token_is_masked_before_enough_is_drawn() -> None:
+    history = make(stop_ids=[ord("s")], min_new_tokens=1)
+    assert masked(history) == {"s", "EOS"}
+    history.append(1)
+    assert masked(history) == set()
 
 
 def test_a_ban_sees_the_end_of_the_prompt() -> None:
