@@ -18,12 +18,15 @@ BARE: Final = Settings({option.field: option for option in all_options()}, ())
 # A value within the range of each number, whatever its default. An option that is not here and
 # fits no kind below fails the test that uses it: then it is to be added.
 _NUMBERS: Final[Mapping[Kind, str]] = {WHOLE: "3", NUMBER: "0.25"}
-_TEXTS: Final[Mapping[str, str]] = {"logit-bias": "7=2.5"}
+_OF_ONE: Final[Mapping[str, str]] = {"logit-bias": "7=2.5", "stop-token": "3", "dry-base": "2.5"}
+_WRONG: Final[Mapping[str, str]] = {"repeat-last-n": "-2"}
 
 
 def example(option: Option) -> str:
+    if option.name in _OF_ONE:
+        return _OF_ONE[option.name]
     if option.repeatable:
-        return _TEXTS.get(option.name, "some text")
+        return "some text"
     if option.kind is SWITCH:
         return "on"
     if option.field == "overflow":
@@ -36,7 +39,7 @@ def wrong(option: Option) -> str:
         return '""'
     if option.field == "overflow":
         return "wrong"
-    return "nan" if option.kind is NUMBER else "-1"
+    return _WRONG.get(option.name, "nan" if option.kind is NUMBER else "-1")
 
 
 @pytest.mark.parametrize("option", all_options(), ids=lambda option: option.name)
