@@ -84,7 +84,9 @@ class Option:
         Raises:
             UsageError: naming the option, if it is none, or out of its range.
         """
-        array = _read_array(text) if self.repeatable and text.startswith("[") else None
+        array = None
+        if self.repeatable and text.startswith("["):
+            array = _read_array(text, int if self.kind is WHOLE else str)
         if array is not None:
             return self.read(array)
         value = self.parse_one(text)
@@ -206,13 +208,13 @@ def check_ranges(group: Any) -> None:
         declared.check(getattr(group, declared.field))
 
 
-def _read_array(text: str) -> list[Any] | None:
-    """Return a JSON array of texts; None if the text only begins like one."""
+def _read_array(text: str, of: type) -> list[Any] | None:
+    """Return a JSON array of values of a type; None if the text only begins like one."""
     try:
         values = parse_json(text, half_pairs=True)  # `read` reports them
     except ReadError:
         return None
-    return values if all(isinstance(value, str) for value in values) else None
+    return values if all(isinstance(value, of) for value in values) else None
 
 
 def _read_number(value: Any) -> Any:

@@ -295,5 +295,5 @@ def _show_value(option: Option, value: Any) -> str:
 
 
 def _show_part(part: Any) -> str:
-    """Return a text in quotes, or one with its bias."""
-    return repr(part) if isinstance(part, str) else f"{part[0]!r}={part[1]:g}"
+    """Return a text in quotes, one with its bias, or an id."""
+    return f"{part[0]!r}={part[1]:g}" if isinstance(part, tuple) else repr(part)

@@ -104,3 +104,9 @@ def test_the_models_own_values_are_behind() -> None:
 )
 def test_values_are_shown_as_they_are_written(name: str, text: str, shown: str) -> None:
     assert describe_settings(change_setting(BARE, find_option(name), text))[name] == shown
+
+
+def test_ids_may_be_set_as_a_json_array() -> None:
+    """As the environment and the config file have them."""
+    changed = change_setting(BARE, find_option("stop-token"), "[1, 20]")
+    assert describe_settings(changed)["stop-token"] == "1 20"
