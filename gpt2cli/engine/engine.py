@@ -4,8 +4,9 @@ Active slots are always 0 … n−1. A slot's length is the number of tokens in 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
 from typing import Any, Final
 
@@ -115,9 +116,9 @@ class Engine:
         found: dict[int, NDArray[np.float32]] = {}
         for start, end in find_pieces(len(ids), self.shape.head_dim):
             asked = [position for position in positions if start <= position < end]
-            logits = self._run(
-                slot, ids[start:end], [position - start for position in asked] or [0]
-            )
+            places = [position - start for position in asked] or [0]
+            bind = partial(self._bind, slot, 1, len(places))
+            logits = self._append(slot, ids[start:end], places, bind)
             found |= zip(asked, logits, strict=False)
         return np.stack([found[position] for position in positions])
 
@@ -146,19 +147,11 @@ class Engine:
         by the same ids gives others. 1 ≤ K ≤ `most_steps`. The array is overwritten by the next
         call with as many ids.
         """
-        start, steps = self._lengths[slot], len(ids)
+        steps = len(ids)
         assert steps <= self.most_steps
         if self._huge_pages:
             self._huge_pages.step()
-        self._reserve(start + steps)
-        call = self._verifying.get(steps)
-        if call is None or not call.serves(1, self._cache.version, slot):
-            call = self._verifying[steps] = self._bind(slot, 1, steps, steps=steps)
-        input_ids = np.array([ids], np.int64)  # [1, K]
-        position_ids = np.arange(start, start + steps, dtype=np.int64)[None]
-        logits = call.run(input_ids, position_ids, np.arange(steps, dtype=np.int64)[None])
-        self._lengths[slot] = start + steps
-        return logits[0]
+        return self._append(slot, ids, range(steps), lambda: self._bind_steps(slot, steps))
 
     def fork(self, source: int, target: int, length: int | None = None) -> None:
         """Copy the first `length` tokens of a slot, or all, to an active slot or the next free."""
@@ -208,16 +201,26 @@ class Engine:
             self.fork(last, slot)
         self._lengths.pop()
 
-    def _run(self, slot: int, ids: Sequence[int], positions: Sequence[int]) -> Logits:
-        """Append ids to a slot in one call; logits after those at `positions`: [K, V]."""
+    def _append(
+        self, slot: int, ids: Sequence[int], positions: Sequence[int], bind: Callable[[], "_Step"]
+    ) -> Logits:
+        """Append ids to a slot in one call; logits after those at `positions`: [K, V].
+
+        `bind` is called when there is room for them in the cache.
+        """
         start = self._lengths[slot]
         self._reserve(start + len(ids))
         input_ids = np.array([ids], np.int64)  # [1, S]
         position_ids = np.arange(start, start + len(ids), dtype=np.int64)[None]
-        asked = np.array([positions], np.int64)
-        logits = self._bind(slot, 1, len(positions)).run(input_ids, position_ids, asked)
+        logits = bind().run(input_ids, position_ids, np.array([positions], np.int64))
         self._lengths[slot] = start + len(ids)
         return logits[0]
+
+    def _bind_steps(self, slot: int, steps: int) -> "_Step":
+        call = self._verifying.get(steps)
+        if call is None or not call.serves(1, self._cache.version, slot):
+            call = self._verifying[steps] = self._bind(slot, 1, steps, steps=steps)
+        return call
 
     def _reserve(self, length: int) -> None:
         with failures_told(self.device, MAKING_ROOM):
