@@ -29,12 +29,12 @@ def find_identities(engine: Engine) -> Identities:
         return Identities(rows=False, cuts=False, steps=False)
     draw = np.random.Generator(np.random.Philox(0))
     ids: list[int] = draw.integers(0, engine.shape.vocab_size, size + most).tolist()
-    text, following = ids[:size], ids[size:]
+    text, following = ids[:size], ids[size:][: engine.most_steps]
     read = engine.extend(0, text, [size - 1])
     stepped = np.concatenate([engine.decode([token_id]).copy() for token_id in following])  # [K, V]
     steps = None
     if engine.most_steps > 1:
-        counts = range(2, min(most, engine.most_steps) + 1)
+        counts = range(2, len(following) + 1)
         steps = all(_verify(engine, size, following[:count], stepped) for count in counts)
     engine.rewind(0, 0)
     engine.extend(0, text[: size // 2], [0])
