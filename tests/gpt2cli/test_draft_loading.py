@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from export.convert import convert
 from export.storage import Precision
 from gpt2cli.config import DraftConfig, ModelConfig
 from gpt2cli.draft_loading import load_with_draft
@@ -61,6 +62,15 @@ def test_a_folder_is_a_draft_of_the_same_vocabulary(
     model = load(model_folders(), model_folders(precision=Precision.INT8), told)
     assert model.drafting is not None and model.engine.most_steps == 8 and told.notes == []
     assert isinstance(model.drafting.open_draft(), ModelDraft)
+
+
+def test_a_portable_folder_may_have_a_draft_and_be_one(
+    model_folders: ModelFolders, told: Told, tmp_path: pathlib.Path
+) -> None:
+    """Its weights lie elsewhere in the folder."""
+    convert(model_folders.checkpoint(), tmp_path / "portable", portable=True)
+    assert load(tmp_path / "portable", tmp_path / "portable", told).drafting is not None
+    assert told.notes == []
 
 
 def test_lookup_needs_no_model(model_folders: ModelFolders, told: Told) -> None:
