@@ -1,9 +1,9 @@
 """Opens the draft that an option names, for a model that is loaded."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from gpt2cli.config import DraftConfig, ModelConfig
 from gpt2cli.engine.devices import Device
@@ -12,7 +12,7 @@ from gpt2cli.errors import UsageError
 from gpt2cli.generation.drafting import Drafting
 from gpt2cli.generation.drafts import Draft, LookupDraft, ModelDraft
 from gpt2cli.loading import LoadedModel, find_stored, load_model
-from gpt2cli.model_folder import ModelFolder, is_model_folder, read_manifest
+from gpt2cli.model_folder import ModelFolder, is_model_folder
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.store.names import parse_name
 from gpt2cli.store.store import Listener, StoredModel
@@ -114,7 +114,7 @@ def _check_vocabulary(draft: StoredModel, model: LoadedModel) -> None:
     own, other = model.stored.folder, draft.folder
     same_size = other.shape.vocab_size == own.shape.vocab_size
     name = own.tokenizer_file.name  # to load one takes a tenth of a second
-    if same_size and _recorded_files(other)[name] == _recorded_files(own)[name]:
+    if same_size and other.files[name] == own.files[name]:
         return
     found = f"{draft.name}, which has {other.shape.vocab_size} tokens"
     if same_size:
@@ -128,10 +128,4 @@ def _check_vocabulary(draft: StoredModel, model: LoadedModel) -> None:
 
 
 def _count_bytes(folder: ModelFolder) -> int:
-    return sum(facts["size"] for facts in _recorded_files(folder).values())
-
-
-def _recorded_files(folder: ModelFolder) -> Mapping[str, Any]:
-    """Return size and sha256 of each file, as `export` recorded them."""
-    files: Mapping[str, Any] = read_manifest(folder.path)["files"]
-    return files
+    return sum(size for size, _ in folder.files.values())
