@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from gpt2cli.errors import ModelError, shorten
 
 GRAPH_VERSION: Final = 4  # of the model folders that this version reads
 MANIFEST_FILE: Final = "export.json"
+IDENTITIES: Final = "identities"  # its key for `kept_identities`
 # As `export` takes them from a config.json; what a manifest says is built by loops over these.
 _SIZE_LIMIT: Final = 2**31
 _MOST_LAYERS: Final = 1000
@@ -72,6 +73,7 @@ class ModelFolder:
     checked: tuple[tuple[str, str], ...]  # (onnxruntime version, provider) that passed the check
     files: Mapping[str, tuple[int, str]] = field(repr=False)  # size and sha256, by name
     adapters: tuple[MergedAdapter, ...] = ()
+    identities: Sequence[Mapping[str, Any]] = field(default=(), repr=False)  # as `kept_identities`
 
     @property
     def graph_file(self) -> Path:
@@ -173,6 +175,15 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return _read_object(path / MANIFEST_FILE)
 
 
+def kept_identities(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what was kept of how the model computes: under which conditions, and what was found.
+
+    Whoever finds nothing there measures it, so it is no damage if it is wrong.
+    """
+    kept = manifest.get(IDENTITIES)
+    return [entry for entry in kept if isinstance(entry, dict)] if isinstance(kept, list) else []
+
+
 def _parse(path: Path, manifest: Mapping[str, Any]) -> ModelFolder:
     """Return what a manifest says; what `export` never writes is a ModelError.
 
@@ -196,6 +207,7 @@ def _parse(path: Path, manifest: Mapping[str, Any]) -> ModelFolder:
             source=dict(manifest["source"]),
             adapters=_parse_adapters(manifest["source"]),
             checked=_parse_checked(manifest["checked"]),
+            identities=kept_identities(manifest),
             files={name: _parse_file(name, facts) for name, facts in manifest["files"].items()},
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -22,8 +22,10 @@ from export.whole import locked, remove_leftovers, replacing
 from gpt2cli.errors import ModelError, UsageError
 from gpt2cli.model_folder import (
     GRAPH_VERSION,
+    IDENTITIES,
     MANIFEST_FILE,
     ModelFolder,
+    kept_identities,
     read_manifest,
     read_model_folder,
 )
@@ -32,7 +34,6 @@ from gpt2cli.store.memory import cache_folder
 
 Report = Callable[[str], None]
 
-_IDENTITIES: Final = "identities"  # in export.json: what was measured of a folder, and where
 _NO_STEPS: Final = "a folder with steps of TensorFlow checkpoints"
 
 
@@ -208,8 +209,7 @@ def check_again(folder: ModelFolder, provider: str) -> None:
 
 def recall_identities(folder: ModelFolder, conditions: Mapping[str, str]) -> Mapping[str, Any]:
     """Return what was kept of a model folder under these conditions; nothing if there is none."""
-    entries = _list_identities(read_manifest(folder.path))
-    return next((entry for entry in entries if conditions.items() <= entry.items()), {})
+    return next((kept for kept in folder.identities if conditions.items() <= kept.items()), {})
 
 
 def keep_identities(
@@ -219,16 +219,11 @@ def keep_identities(
     from export.manifest import as_bytes
 
     manifest = read_manifest(folder.path)
-    entries = _list_identities(manifest)
+    entries = kept_identities(manifest)
     others = [entry for entry in entries if not conditions.items() <= entry.items()]
-    manifest[_IDENTITIES] = [*others, {**conditions, **found}]
+    manifest[IDENTITIES] = [*others, {**conditions, **found}]
     with suppress(OSError), replacing(folder.path / MANIFEST_FILE) as file:
         file.write(as_bytes(manifest))
-
-
-def _list_identities(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    kept = manifest.get(_IDENTITIES)
-    return [entry for entry in kept if isinstance(entry, dict)] if isinstance(kept, list) else []
 
 
 def describe_folder(folder: Path) -> dict[str, Any]:
