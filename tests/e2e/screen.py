@@ -1,7 +1,9 @@
 """A terminal that a test sees and types on: the program in it, and what stands on the screen."""
 
+import os
 import pathlib
 import re
+import select
 import termios
 import time
 from collections.abc import Callable, Mapping
@@ -114,7 +116,8 @@ class Terminal:
             continue
         assert termios.tcgetattr(self.process.child_fd) == self._modes
         for pattern, expected in _SWITCHES:
-            assert (re.findall(pattern, self.raw) or [expected])[-1] == expected
+            assert (re.findall(pattern, self.raw) or [expected])[-1] == expected, self.raw
+        self.process.wait()
         self.process.close()
         assert "Traceback" not in self.raw, self.raw
         assert "WARNING" not in self.raw, self.raw
@@ -132,17 +135,20 @@ class Terminal:
 
     def take(self) -> bool:
         """Show all that the program has written, or writes in a moment; False at the end."""
-        timeout = _TICK
-        while True:
+        descriptor, timeout = self.process.child_fd, _TICK
+        # pexpect takes the end of the process for the end of what it has written, of which the
+        # system may hold some back for a moment.
+        while select.select([descriptor], [], [], timeout)[0]:
             try:
-                block = self.process.read_nonblocking(1 << 16, timeout=timeout)
-            except pexpect.TIMEOUT:
-                return True
-            except pexpect.EOF:
+                block = os.read(descriptor, 1 << 16)
+            except OSError:  # Linux: nobody can write any more
+                return False
+            if not block:  # macOS
                 return False
             self.raw += block.decode("utf-8", "replace")
             self._stream.feed(block)
             timeout = 0.0
+        return True
 
     def _is_asking(self, count: int) -> bool:
         asked = sum(line.startswith(">>>") for line in self.lines)
