@@ -8,6 +8,7 @@ from gpt2cli.chat.context import (
     TEMPLATES,
     Room,
     Template,
+    check_system,
     cut,
     fit,
     ids_that_spell,
@@ -111,6 +112,16 @@ class Chat:
         find_biases(sampling, self._tokenizer, vocab_size=size, allow_special=self._allow_special)
         find_bans(sampling, self._tokenizer, vocab_size=size)
         self.settings = settings
+
+    def change_system(self, text: str) -> None:
+        """Put another text before the conversation, from the next reply on; none if it is empty.
+
+        Raises:
+            PromptError: if it cannot be encoded or leaves no room; then the old text stays.
+        """
+        conversation = self.conversation.under(text)
+        check_system(self._make_template(conversation), self._make_room())
+        self.conversation = conversation
 
     def restart_seed(self) -> None:
         """Let the next reply have the seed itself, and those after it count up from there.

@@ -1,10 +1,12 @@
-"""The commands of a chat, lines that begin with a slash, and the settings that /set changes."""
+"""The commands of a chat, lines that begin with a slash."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from export.small_files import ReadError, read_text
+from gpt2cli.chat.config import ChatConfig
 from gpt2cli.chat.conversation import (
     read_conversation,
     tell_replies_differ,
@@ -12,14 +14,11 @@ from gpt2cli.chat.conversation import (
 )
 from gpt2cli.chat.dialogue import Dialogue
 from gpt2cli.chat.editor import edit
-from gpt2cli.config import GenerationConfig, SamplingConfig, SeedConfig
-from gpt2cli.declarations import Option, options_of
-from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import SWITCH
-from gpt2cli.settings import Given, Settings, find_settings
+from gpt2cli.chat.settable import change_setting, describe_settings, find_option, unquote
+from gpt2cli.declarations import options_of
+from gpt2cli.errors import PromptError, UsageError
 
-_GROUPS: Final = (SamplingConfig, SeedConfig, GenerationConfig)
-_ALIKE: Final = frozenset({"temperature", "greedy"})  # greedy is a temperature
+_MOST_BYTES: Final = 2**20  # of a message that is read: no model's context holds so much
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +123,27 @@ def _edit(dialogue: Dialogue, argument: str) -> None:
     dialogue.reply(dialogue.chat.ask_again(text) if turns else dialogue.chat.ask(text))
 
 
+def _read(dialogue: Dialogue, argument: str) -> None:
+    path = _path(argument, "/read", example="notes.txt")
+    try:
+        text = read_text(path, most_bytes=_MOST_BYTES).strip()
+    except ReadError as error:
+        raise PromptError(f"/read: {path} {error}") from error
+    if not text:
+        raise PromptError(f"/read: {path} is empty; nothing was sent")
+    exchange = dialogue.chat.ask(text)
+    dialogue.notes.report(f"sent {path}, {len(text)} characters")
+    dialogue.reply(exchange)
+
+
+def _system(dialogue: Dialogue, argument: str) -> None:
+    if argument:
+        [option] = (o for o in options_of(ChatConfig) if o.field == "system")
+        dialogue.chat.change_system(option.parse(unquote(argument)))
+        dialogue.save_session()
+    dialogue.notes.report(dialogue.chat.conversation.system or "there is no system text")
+
+
 def _save(dialogue: Dialogue, argument: str) -> None:
     path = _path(argument, "/save")
     if path.exists():
@@ -174,6 +194,13 @@ COMMANDS: Final[Mapping[str, ChatCommand]] = {
         'a text or a JSON array: /set stop ["\\n", "."]. Changes hold from the next reply on:\n'
         "it has the seed that was set, the reply after it the next number.",
     ),
+    "/system": ChatCommand(
+        "/system [TEXT]",
+        "show or change the text before the conversation",
+        _system,
+        more='As --system: \\n is a newline. /system "" takes it away. From the next reply on the\n'
+        "model sees the new text before all turns; /undo takes turns back, not this.",
+    ),
     "/show": ChatCommand("/show", "show the model, the names and all settings", _show),
     "/undo": ChatCommand("/undo", "take the last turn back", _undo),
     "/regen": ChatCommand(
@@ -188,6 +215,13 @@ COMMANDS: Final[Mapping[str, ChatCommand]] = {
         "edit the last message and send it instead",
         _edit,
         more="The editor is $VISUAL, or $EDITOR, or vi. An empty text sends nothing.",
+    ),
+    "/read": ChatCommand(
+        "/read FILE",
+        "send what a text file holds as a message",
+        _read,
+        more=f"The file is UTF-8 and has at most {_MOST_BYTES} bytes. White space around the text\n"
+        "is left out. Tab completes the name.",
     ),
     "/save": ChatCommand(
         "/save FILE",
@@ -216,9 +250,9 @@ COMMANDS: Final[Mapping[str, ChatCommand]] = {
 _ALIASES: Final[Mapping[str, str]] = {"/bye": "/exit", "/quit": "/exit", "/?": "/help"}
 
 
-def _path(argument: str, command: str) -> Path:
+def _path(argument: str, command: str, *, example: str = "talk.json") -> Path:
     if not argument:
-        raise UsageError(f"{command}: expected a file, for example: {command} talk.json")
+        raise UsageError(f"{command}: expected a file, for example: {command} {example}")
     try:
         path = Path(argument).expanduser()
     except RuntimeError as error:
@@ -237,63 +271,3 @@ def _split(text: str) -> tuple[str, str]:
 def _format_pairs(values: Mapping[str, str]) -> str:
     width = max(len(name) for name in values)
     return "\n".join(f"{name:{width}}  {value}" for name, value in values.items())
-
-
-def change_setting(settings: Settings, option: Option, text: str) -> Settings:
-    """Return the settings with one value changed.
-
-    The value `default` takes back a change: the environment, the config file or the model then
-    decide.
-
-    Raises:
-        UsageError: if the value is invalid, or does not go together with others.
-    """
-    if text == "default":  # the environment, the config file or the model say what holds
-        fields = _ALIKE if option.field in _ALIKE else {option.field}
-        behind = find_settings((settings.options[field] for field in fields), {})
-        return settings.without(fields).over(behind.given).check()
-    return settings.over({option.field: Given(option.parse(_unquote(text)))}).check()
-
-
-def describe_settings(settings: Settings) -> dict[str, str]:
-    """Return each option's value in force, by its name."""
-    return {o.name: _show_value(o, settings.values[o.field]) for o in all_options()}
-
-
-def all_options() -> list[Option]:
-    """Return every option that can be set."""
-    return [option for group in _GROUPS for option in options_of(group)]
-
-
-def find_option(name: str) -> Option:
-    """Return the option of a name, with or without its dashes, `_` for `-`.
-
-    Raises:
-        UsageError: if there is none.
-    """
-    wanted = name.lstrip("-").replace("_", "-")
-    options = {option.name: option for option in all_options()}
-    if wanted not in options:
-        raise UsageError(f"/set: there is no option {name}; known are {', '.join(options)}")
-    return options[wanted]
-
-
-def _unquote(text: str) -> str:
-    """Return what stands within double quotes; the text itself if it does not."""
-    quoted = len(text) > 1 and text.startswith('"') and text.endswith('"')
-    return text[1:-1] if quoted else text
-
-
-def _show_value(option: Option, value: Any) -> str:
-    if option.kind is SWITCH:
-        return "on" if value else "off"
-    if option.field == "seed" and value is None:
-        return "random"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return " ".join(_show_part(part) for part in value) or "none"
-    return str(value)
-
-
-def _show_part(part: Any) -> str:
-    """Return a text in quotes, one with its bias, or an id."""
-    return f"{part[0]!r}={part[1]:g}" if isinstance(part, tuple) else repr(part)

@@ -177,6 +177,17 @@ def build_history(turns: Sequence[Turn], template: Template, *, first: int) -> P
     return prompt
 
 
+def check_system(template: Template, room: Room) -> None:
+    """Refuse a system text, or names, that leave no room for a message, by a PromptError."""
+    system, turn = len(template.begin()), len(template.ask("", first=True))
+    if system + turn > room.n_positions:
+        longer = "the system text" if system >= turn else "the names"
+        raise PromptError(
+            f"the system text has {system} tokens and an empty turn with the names {turn}, which "
+            f"leaves no room for a message in the model's {room.n_positions}: shorten {longer}"
+        )
+
+
 def fit(
     conversation: Conversation, message: str, template: Template, room: Room
 ) -> tuple[int, Prompt]:
@@ -190,7 +201,7 @@ def fit(
     Raises:
         PromptError: if the system text and the names are too long.
     """
-    _check_system(template, room)
+    check_system(template, room)
     first = conversation.first
     seen = conversation.turns[first:]
     prompt = _build_prompt(seen, message, template, first=first)
@@ -226,16 +237,6 @@ def cut(ids: list[int], template: Template, room: Room) -> list[int]:
     if not room.slides or len(ids) < room.n_positions:
         return ids
     return slide(ids, limit=room.n_positions, kept=len(template.begin()))
-
-
-def _check_system(template: Template, room: Room) -> None:
-    system, turn = len(template.begin()), len(template.ask("", first=True))
-    if system + turn > room.n_positions:
-        longer = "the system text" if system >= turn else "the names"
-        raise PromptError(
-            f"the system text has {system} tokens and an empty turn with the names {turn}, which "
-            f"leaves no room for a message in the model's {room.n_positions}: shorten {longer}"
-        )
 
 
 def _measure_turn(turn: Turn, template: Template) -> int:

@@ -69,6 +69,16 @@ class Conversation:
         """Return the conversation as it was before its last turn."""
         return replace(self, turns=self.turns[:-1])
 
+    def under(self, system: str) -> "Conversation":
+        """Return the conversation with this system text.
+
+        If it is another one the replies are read from now on: they were drawn after the old one.
+        """
+        if system == self.system:
+            return self
+        turns = tuple(replace(turn, drawn=0) for turn in self.turns)
+        return replace(self, system=system, turns=turns)
+
     def forget(self) -> "Conversation":
         """Return the conversation without any turn."""
         return replace(self, turns=())

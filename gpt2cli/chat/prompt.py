@@ -26,9 +26,11 @@ from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.layout.utils import explode_text_fragments
 from prompt_toolkit.output import ColorDepth, create_output
+from prompt_toolkit.shortcuts import CompleteStyle
 
-from gpt2cli.chat.commands import COMMANDS, all_options
+from gpt2cli.chat.commands import COMMANDS
 from gpt2cli.chat.input import ChatInput, Entry, read_entry
+from gpt2cli.chat.settable import all_options
 from gpt2cli.errors import OutputError
 from gpt2cli.terminal.interrupt import ENDINGS, signals_held_back, signals_taken
 from gpt2cli.terminal.notes import Notes, make_safe, wants_colour
@@ -127,6 +129,7 @@ def _make_session(history_file: Path) -> PromptSession[str]:
         history=_open_history(history_file),
         completer=CommandCompleter(),
         complete_while_typing=False,
+        complete_style=CompleteStyle.READLINE_LIKE,
         key_bindings=_bind_keys(),
         input_processors=[_SafeProcessor()],
         enable_open_in_editor=True,
@@ -138,7 +141,7 @@ def _make_session(history_file: Path) -> PromptSession[str]:
 
 
 class CommandCompleter(Completer):
-    """Completes the names of commands, and what some of them take."""
+    """Completes the names of commands, and what some of them take; Tab lists several."""
 
     def __init__(self) -> None:
         self._names = WordCompleter([*COMMANDS], sentence=True)
@@ -146,6 +149,7 @@ class CommandCompleter(Completer):
         self._arguments = {
             "/help": WordCompleter([name[1:] for name in COMMANDS], sentence=True),
             "/set": WordCompleter([option.name for option in all_options()], sentence=True),
+            "/read": file,
             "/save": file,
             "/load": file,
         }

@@ -140,9 +140,10 @@ def _begin(form: ChatConfig, before: Conversation) -> Conversation:
     Raises:
         UsageError: if a name cannot stand before a line of the transcript.
     """
-    given = {"user_name": form.user_name, "bot_name": form.bot_name, "system": form.system}
+    given = {"user_name": form.user_name, "bot_name": form.bot_name}
     changes: dict[str, Any] = {name: text for name, text in given.items() if text is not None}
-    return replace(before, **changes)
+    conversation = replace(before, **changes)
+    return conversation if form.system is None else conversation.under(form.system)
 
 
 def _greet(dialogue: Dialogue) -> None:

@@ -7,8 +7,8 @@ from tests.campaign.lab import Lab
 from tests.campaign.terminals import run_on_terminal
 
 _COMMANDS: Final = (
-    "help", "set", "show", "undo", "regen", "edit", "save", "load", "reset", "context", "stats",
-    "exit", "Help", "x", "", "/", "sEt",
+    "help", "set", "system", "show", "undo", "regen", "edit", "read", "save", "load", "reset",
+    "context", "stats", "exit", "Help", "x", "", "/", "sEt",
 )  # fmt: skip
 _OPTIONS: Final = (
     "temperature", "top-k", "top_p", "seed", "stop", "ban", "max-new-tokens", "overflow", "greedy",
@@ -80,7 +80,7 @@ def _make_line(lab: Lab) -> bytes:
         return rng.randbytes(20)
     command = rng.choice(_COMMANDS)
     chosen = rng.random()
-    if command in ("save", "load") and chosen < 0.8:
+    if command in ("read", "save", "load") and chosen < 0.8:
         return f"/{command} {rng.choice(_FILES)}".encode()
     if command == "set" and chosen < 0.8:
         option = rng.choice(_OPTIONS)

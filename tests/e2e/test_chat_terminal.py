@@ -173,11 +173,13 @@ def test_the_last_message_is_edited_in_the_users_editor(
 
 
 def test_tab_completes_commands_and_options(open_terminal: Open) -> None:
-    """The common beginning first; then a menu of what there is."""
+    """The common beginning first; then a list of what there is, as shells do it."""
     terminal = open_terminal(*_CHAT, "--quiet")
     terminal.wait_for_prompt(1)
-    terminal.type(f"/ex{TAB}")
-    terminal.wait_for(">>> /exit")
+    terminal.type(f"/r{TAB}{TAB}")
+    terminal.wait_for(">>> /re\n/regen /read  /reset\n>>> /re")
+    terminal.type(f"g{TAB}")
+    terminal.wait_for(">>> /regen")
     terminal.type(f"{CTRL_C}")
     terminal.wait_for_prompt(2)
     terminal.type(f"/set max{TAB}")

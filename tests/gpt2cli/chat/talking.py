@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2cli.chat.chat import Chat, Exchange
-from gpt2cli.chat.commands import all_options
 from gpt2cli.chat.conversation import Conversation
+from gpt2cli.chat.settable import all_options
 from gpt2cli.config import SamplingConfig, TextConfig, values_of
 from gpt2cli.declarations import options_of
 from gpt2cli.generation.interfaces import LogitsEngine

@@ -8,9 +8,10 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from gpt2cli.chat.commands import COMMANDS, all_options
+from gpt2cli.chat.commands import COMMANDS
 from gpt2cli.chat.conversation import Conversation, read_conversation, write_conversation
 from gpt2cli.chat.prompt import CommandCompleter
+from gpt2cli.chat.settable import all_options
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.dialogues import Session, open_session
 
@@ -162,6 +163,89 @@ def test_stats_tell_of_the_last_reply(run: Run) -> None:
     assert "\nseed " in err
 
 
+# The system text
+
+
+def test_the_system_text_is_shown_changed_and_taken_away(run: Run) -> None:
+    r"""As the option: \n is a newline, and quotes keep the spaces within them."""
+    _, err = run("/system", r"/system A wood.\nNight.", "a", "/context", '/system ""', "/context")
+    seen = "User: a\nBot: A"
+    expected = [
+        *("s", "A wood.\nNight.", f"A wood.\nNight.\n\n{seen}", "(30 tokens, 170 left)"),
+        *("there is no system text", seen, "(14 tokens, 186 left)"),
+    ]
+    assert err == "".join(f"{line}\n" for line in expected)
+
+
+def test_undo_leaves_the_system_text_and_the_session_keeps_it(
+    ascii_tokenizer: Tokenizer, tmp_path: pathlib.Path
+) -> None:
+    path = tmp_path / "session.json"
+    open_session(ascii_tokenizer, session=path).run("a", "/system x", "b", "/undo")
+    kept = read_conversation(path)
+    assert (kept.system, [turn.message for turn in kept.turns]) == ("x", ["a"])
+
+
+@pytest.mark.parametrize("text", ["s", "other"])
+def test_replies_that_another_system_text_preceded_are_read(
+    run: Run, session: Session, text: str
+) -> None:
+    """What was drawn after it is no longer what would be drawn; the same text changes nothing."""
+    run("ab", f"/system {text}")
+    [turn] = session.dialogue.chat.conversation.turns
+    assert turn.drawn == (len(" AB") if text == "s" else 0)
+
+
+def test_a_system_text_that_leaves_no_room_is_refused(run: Run, session: Session) -> None:
+    """At once, and the old one stays."""
+    _, err = run(f"/system {190 * 'x'}")
+    assert "the system text has 192 tokens" in err
+    assert session.dialogue.chat.conversation.system == "s"
+
+
+# Messages from files
+
+
+def test_a_file_is_read_as_a_message(run: Run, session: Session, tmp_path: pathlib.Path) -> None:
+    """All its lines, without the white space around them, whatever they begin with."""
+    path = tmp_path / "my notes.txt"
+    path.write_bytes(b"\n/undo\nb  \n\n")
+    assert run(f"/read {path}") == ("/UNDO\nB\n\n", f"sent {path}, 7 characters\n")
+    assert session.turns == [("/undo\nb", "/UNDO\nB")]
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("missing", "is missing"),
+        (".", "is a directory, expected a file"),
+        ("blank", "is empty; nothing was sent"),
+        ("latin", "is not valid UTF-8 (byte 3)"),
+        ("large", "has 1048577 bytes, expected at most 1048576"),
+        ("/dev/zero", "is not a regular file"),
+    ],
+)
+def test_what_is_no_message_is_not_read(
+    run: Run, session: Session, tmp_path: pathlib.Path, name: str, fault: str
+) -> None:
+    """In one line; nothing is sent."""
+    (tmp_path / "blank").write_text(" \n")
+    (tmp_path / "latin").write_bytes(b"caf\xe9")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2**20 + 1)
+    _, err = run(f"/read {tmp_path / name}")
+    assert err.startswith(f"gpt2: error: /read: {tmp_path / name} {fault}")
+    assert err.count("\n") == 1
+    assert session.turns == []
+
+
+def test_a_file_that_outgrows_the_context_is_refused(run: Run, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "long").write_text(300 * "x")
+    _, err = run(f"/read {tmp_path / 'long'}")
+    assert "tokens, the model takes 200" in err
+    assert err.count("\n") == 1
+
+
 # The editor
 
 
@@ -245,7 +329,9 @@ def test_a_place_that_is_not_for_conversations_is_left_alone(
     assert list(tmp_path.iterdir()) == [tmp_path / "plain"]
 
 
-@pytest.mark.parametrize("line", ["/save", "/load", "/save ~nosuchuser/x", "/load ~nosuchuser/x"])
+@pytest.mark.parametrize(
+    "line", ["/save", "/load", "/read", "/save ~nosuchuser/x", "/read ~nosuchuser/x"]
+)
 def test_a_command_that_needs_a_file_says_so(run: Run, line: str) -> None:
     _, err = run(line)
     assert err.startswith(f"gpt2: error: {line.split()[0]}: ")
@@ -271,11 +357,12 @@ def completions(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("/s", ["/set", "/show", "/save", "/stats"]),
+        ("/s", ["/set", "/system", "/show", "/save", "/stats"]),
+        ("/re", ["/regen", "/read", "/reset"]),
         ("/nosuch", []),
         ("", []),
         ("hello /s", []),
-        ("/help s", ["/help set", "/help show", "/help save", "/help stats"]),
+        ("/help s", [f"/help {name}" for name in ("set", "system", "show", "save", "stats")]),
         ("/set top-", ["/set top-k", "/set top-p", "/set top-n-sigma"]),
         ("/set top-k 4", []),
     ],
@@ -294,6 +381,7 @@ def test_files_are_completed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyP
     found = ["talk one.json", "talk2.json", "talks"]
     assert completions("/save ta") == [f"/save {name}" for name in found]
     assert completions(f"/load {tmp_path}/ta") == [f"/load {tmp_path}/{name}" for name in found]
+    assert completions("/read ~/ta") == [f"/read ~/{name}" for name in found]
     assert completions("/load ~/ta") == [f"/load ~/{name}" for name in found]
     assert completions("/load talks/") == ["/load talks/x"]
     assert completions("/load talk o") == ["/load talk one.json"]

@@ -83,7 +83,9 @@ class Talk:
     def do(self, what: str, message: str = "") -> None:
         """Say something, draw the last reply anew, or take it back; then keep what there is."""
         chat = self.open()
-        if what == "undo" and chat.conversation.turns:
+        if what == "system":
+            chat.change_system(message[:3])
+        elif what == "undo" and chat.conversation.turns:
             chat.undo()
         elif what == "regen" and chat.conversation.turns:
             take_answer(chat, chat.ask_again())
@@ -166,10 +168,10 @@ def test_a_process_for_each_turn_gives_the_text_of_one_process(
 def test_whatever_was_done_before_gives_the_same(
     narrow: ModelFolder, tmp_path: pathlib.Path, seed: int, overflow: str
 ) -> None:
-    """Turns that were taken back, drawn anew, cut short or dropped, in a context of 100 tokens."""
+    """Turns taken back, drawn anew, cut short or dropped, and other system texts, in 100 tokens."""
     draw = random.Random(seed)
     engine = Engine(narrow, Device("cpu"), max_slots=1, threads=1)
-    kinds = ["say", "say", "say", "undo", "regen", "stop"]
+    kinds = ["say", "say", "say", "undo", "regen", "stop", "system"]
     doings = [
         (draw.choice(kinds), "ab c " * draw.randrange(6) + chr(97 + number)) for number in range(10)
     ]

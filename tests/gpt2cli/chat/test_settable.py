@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from gpt2cli.chat.commands import all_options, change_setting, describe_settings, find_option
+from gpt2cli.chat.settable import all_options, change_setting, describe_settings, find_option
 from gpt2cli.declarations import Option
 from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import NUMBER, SWITCH, WHOLE, Kind
