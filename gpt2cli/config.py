@@ -318,6 +318,16 @@ class TextConfig(Group):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromptConfig(Group):
+    """Where a completion begins."""
+
+    heal: bool = setting(
+        False, "Draw the prompt's last token again, as the beginning of a longer one: for a prompt "
+        "that ends within a word or with a space. Its text is not written twice.", SAMPLING,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportConfig(Group):
     """What is reported beside the result."""
 
@@ -351,13 +361,13 @@ def output_option(help: str = "Write the result to FILE, whole or not at all; - 
 
 # The options that a single prompt of a batch can have of its own.
 OF_A_PROMPT: Final = (
-    SamplingConfig, SeedConfig, BeamConfig, GenerationConfig, ConstraintConfig, SampleConfig,
-    TextConfig,
+    SamplingConfig, SeedConfig, BeamConfig, PromptConfig, GenerationConfig, ConstraintConfig,
+    SampleConfig, TextConfig,
 )  # fmt: skip
 # The options that the environment and the config file can hold, as far as they are a `setting`.
 SETTABLE: Final = (
-    ModelConfig, DraftConfig, SamplingConfig, SeedConfig, BeamConfig, GenerationConfig,
-    ConstraintConfig, ReportConfig,
+    ModelConfig, DraftConfig, SamplingConfig, SeedConfig, BeamConfig, PromptConfig,
+    GenerationConfig, ConstraintConfig, ReportConfig,
 )  # fmt: skip
 
 

@@ -13,19 +13,24 @@ class Detokenizer:
     The joined output equals the decoding of all bytes at once, with U+FFFD for what is no UTF-8.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, skipped: int = 0) -> None:
+        """`skipped`: how many of the first bytes are left out."""
         self._tokenizer = tokenizer
+        self._skipped = skipped
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def fork(self) -> "Detokenizer":
         """Return an independent copy."""
-        detokenizer = Detokenizer(self._tokenizer)
+        detokenizer = Detokenizer(self._tokenizer, skipped=self._skipped)
         detokenizer._decoder.setstate(self._decoder.getstate())
         return detokenizer
 
     def add(self, token_id: int) -> str:
         """Return the characters that this token completes; often none within an emoji."""
-        return self._decoder.decode(self._tokenizer.token_bytes(token_id))
+        piece = self._tokenizer.token_bytes(token_id)
+        shown = piece[self._skipped :]
+        self._skipped -= len(piece) - len(shown)
+        return self._decoder.decode(shown)
 
     def finish(self) -> str:
         """Return U+FFFD for an unfinished character, else nothing."""

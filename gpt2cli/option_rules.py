@@ -31,6 +31,8 @@ def check_together(values: Mapping[str, Any]) -> None:
     if {"beams", "samples", "overflow"} <= given:
         _check_search(values)
     _check_one_constraint(values)
+    if values.get("heal"):
+        _check_healing(values)
 
 
 def _check_limits(values: Mapping[str, Any]) -> None:
@@ -57,6 +59,13 @@ def _check_search(values: Mapping[str, Any]) -> None:
         raise UsageError(option="overflow", expected="stop or error with {beams}", found="slide")
     for constraint in given_constraints(values):
         raise UsageError(option=constraint, expected="no {beams} together with it")
+
+
+def _check_healing(values: Mapping[str, Any]) -> None:
+    # A constraint is of the completion alone; beams would count what was looked ahead twice.
+    searching = ["beams"] if values.get("beams", 1) > 1 else []
+    for other in [*given_constraints(values), *searching]:
+        raise UsageError(option="heal", expected=f"no {{{other}}} together with it")
 
 
 def given_constraints(values: Mapping[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from gpt2cli.config import (
     BeamConfig,
     ConstraintConfig,
     GenerationConfig,
+    PromptConfig,
     SamplingConfig,
     TextConfig,
     values_of,
@@ -23,14 +24,17 @@ from gpt2cli.tokenizer import Tokenizer
 
 # The options that a text depends on. How many samples there are, and what records tell of them,
 # changes none.
-_GROUPS: Final = (SamplingConfig, BeamConfig, GenerationConfig, ConstraintConfig, TextConfig)
+_GROUPS: Final = (
+    SamplingConfig, BeamConfig, PromptConfig, GenerationConfig, ConstraintConfig, TextConfig,
+)  # fmt: skip
 _OPTIONS: Final = {option.field: option for group in _GROUPS for option in options_of(group)}
 
 
 def describe_options(request: Request) -> dict[str, Any]:
     """Return the options in effect that are not built in, as a record of a batch has them."""
     groups = (request.sampling, request.search, request.generation, request.constraint)
-    values = values_of(*groups) | {"allow_special": request.allow_special}
+    values = values_of(*groups)
+    values |= {"allow_special": request.allow_special, "heal": request.heal}
     return {
         field: _describe(values[field], option.kind)
         for field, option in _OPTIONS.items()
@@ -91,6 +95,7 @@ def read_request(record: Mapping[str, Any], *, index: int) -> Request:
         samples=record["sample"] + 1 if search.on else 1,
         index=index,
         allow_special=make(TextConfig).allow_special,
+        heal=make(PromptConfig).heal,
     )
 
 

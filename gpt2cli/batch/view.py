@@ -8,6 +8,7 @@ from gpt2cli.batch.items import ItemSource
 from gpt2cli.batch.journal import Journal
 from gpt2cli.batch.results import Result
 from gpt2cli.loading import LoadedModel
+from gpt2cli.options import spell_flag
 from gpt2cli.records import format_record, make_error_record, make_record
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import Bar
@@ -63,7 +64,10 @@ class BatchView:
 
     def _hint(self, result: Result) -> None:
         """Hint at the first prompt that ends with a space."""
-        for line in [] if self._hinted else describe_ending(result.item.prompt or ""):
+        prepared = result.item.prepared
+        if self._hinted or prepared is None or prepared.request.heal:
+            return
+        for line in describe_ending(prepared.request.prompt, heal=spell_flag("heal")):
             self.notes.note(f"record {result.item.index}: {line}")
             self._hinted = True
 

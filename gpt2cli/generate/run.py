@@ -70,8 +70,9 @@ def run(
     """
     run = get_ready(prompt, settings, listener=notes)
     notes.pause()
-    for line in describe_ending(prompt):
-        notes.note(line)
+    if not run.prepared.request.heal:
+        for line in describe_ending(prompt, heal=spell_flag("heal")):
+            notes.note(line)
     with ctrl_c_as_flag() as interrupted:
         chunks = run.chunks(lambda: interrupted() or writer.is_abandoned())
         if io.json:

@@ -170,6 +170,7 @@ class Loop:
         self.slots.place(sequence)
         logits = self._prefill(sequence)
         if logits is not None:
+            self.slots.look_ahead(sequence)
             yield from self._draw(logits, [sequence])
 
     def _begin_search(self, search: BeamSearch) -> Iterator[Chunk]:

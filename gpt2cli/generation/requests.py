@@ -10,6 +10,7 @@ from gpt2cli.config import (
     ConstraintConfig,
     GenerationConfig,
     Overflow,
+    PromptConfig,
     SampleConfig,
     SamplingConfig,
     SeedConfig,
@@ -20,6 +21,7 @@ from gpt2cli.errors import PromptError, UsageError, shorten
 from gpt2cli.model_folder import ModelShape
 from gpt2cli.option_rules import check_together
 from gpt2cli.sampling.constraints import Constraint, ConstraintCompiler
+from gpt2cli.sampling.healing import Healing, count_healed
 from gpt2cli.sampling.history import BannedTexts
 from gpt2cli.sampling.random import draw_seed
 from gpt2cli.sampling.repeats import Breakers
@@ -48,12 +50,14 @@ class Request:
     samples: int = 1
     index: int = 0
     allow_special: bool = False
+    heal: bool = False  # whether the prompt's end is drawn again
     logprobs: int | None = None  # alternatives of each token in the record; None: no logprobs
 
     def __post_init__(self) -> None:
         SeedConfig(seed=self.seed)
         how_many = SampleConfig(samples=self.samples, logprobs=self.logprobs)
-        check_together(values_of(self.generation, self.search, self.constraint, how_many))
+        options = values_of(self.generation, self.search, self.constraint, how_many)
+        check_together(options | {"heal": self.heal})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,12 @@ class PreparedRequest:
     """A request whose prompt fits, and its options in terms of the vocabulary."""
 
     request: Request
-    prompt_ids: tuple[int, ...]
+    prompt_ids: tuple[int, ...]  # that the model sees
     biases: tuple[tuple[int, float], ...] = ()  # different ids, each with its own
     bans: BannedTexts | None = None
     breakers: Breakers | None = None  # of DRY; None: it is off
     constraint: Constraint | None = None
+    healing: Healing | None = None  # of the prompt's end, which `prompt_ids` lack
     kept_tokens: int = 0  # of the prompt's first ones, that stay when the others slide
     stepped: Sequence[bool] = ()  # of each id of the prompt, whether it was drawn; (): none was
 
@@ -98,6 +103,7 @@ def make_request(settings: Settings, prompt: str, *, seed: int, index: int = 0) 
         samples=how_many.samples,
         index=index,
         allow_special=settings.make(TextConfig).allow_special,
+        heal=settings.make(PromptConfig).heal,
         logprobs=how_many.logprobs,
     )
 
@@ -125,6 +131,9 @@ def prepare(
     _check_room(len(prompt_ids), request.generation, shape.n_positions)
     _check_stop_tokens(request.generation, shape.vocab_size)
     tokenizer.note_unwritable("stop", request.generation.stop)
+    healing = None
+    if request.heal:
+        prompt_ids, healing = _heal(prompt_ids, tokenizer, shape)
     sampling, constraint, size = request.sampling, request.constraint, shape.vocab_size
     return PreparedRequest(
         request,
@@ -133,6 +142,7 @@ def prepare(
         find_bans(sampling, tokenizer, vocab_size=size),
         _find_breakers(sampling, tokenizer, size),
         None if constraint.field is None else _compile(constraint, tokenizer, size),
+        healing,
         kept_tokens,
         stepped,
     )
@@ -157,6 +167,22 @@ def _check_stop_tokens(config: GenerationConfig, vocab_size: int) -> None:
     if largest >= vocab_size:
         expected = f"an id 0 to {vocab_size - 1}"
         raise UsageError(option="stop_token", expected=expected, found=shorten(str(largest)))
+
+
+def _heal(
+    ids: Sequence[int], tokenizer: Tokenizer, shape: ModelShape
+) -> tuple[Sequence[int], Healing | None]:
+    """Take the tokens off a prompt that are to be drawn again; BOS stands in for a whole one."""
+    vocabulary = _read_vocabulary(tokenizer, shape.vocab_size)
+    bos = tokenizer.bos_token_id
+    first = len(tokenizer.start_ids) or int(bos is None)  # something must be left to see
+    count = count_healed(ids[first:], vocabulary)
+    if len(ids) > shape.n_positions:  # where there is no room to look ahead
+        count = min(count, 1)
+    if not count:
+        return ids, None
+    kept = ids[:-count] or [i for i in [bos] if i is not None]
+    return kept, Healing(ids[-count:], vocabulary)
 
 
 def find_biases(

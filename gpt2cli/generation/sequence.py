@@ -30,10 +30,12 @@ class TokenSequence:
         self._limit = limit
         self._kept_tokens = prepared.kept_tokens
         self._config = request.generation
-        self._prompt_tokens = len(prepared.prompt_ids)
+        healing = prepared.healing
+        self._prompt_tokens = len(prepared.prompt_ids) + (0 if healing is None else len(healing))
         eos_ids = frozenset() if self._config.ignore_eos else tokenizer.eos_token_ids
         self.eos_ids = eos_ids | frozenset(self._config.stop_token)
-        self._detokenizer = Detokenizer(tokenizer)
+        again = 0 if healing is None else len(healing.text)  # bytes that the prompt has already
+        self._detokenizer = Detokenizer(tokenizer, skipped=again)
         self._stops = StopMatcher(self._config.stop, keep=self._config.include_stop)
         self._drawn = 0
         self._finish: FinishReason | None = None
@@ -50,7 +52,7 @@ class TokenSequence:
         self._check_limits()  # this may cut the window, which is not yet a slide
         self.slid = False
         self.prefix = tuple(self.window)  # the ids that the slot begins with, until they slide
-        self._truncated_tokens = self._prompt_tokens - len(self.prefix)
+        self._truncated_tokens = len(prepared.prompt_ids) - len(self.prefix)
         self.history = _make_history(tokenizer, prepared, number)
 
     def fork(self) -> "TokenSequence":
@@ -175,6 +177,7 @@ def _make_history(tokenizer: Tokenizer, prepared: PreparedRequest, number: int) 
         bans=prepared.bans,
         breakers=prepared.breakers,
         constraint=prepared.constraint,
+        healing=prepared.healing,
         eos_ids=tokenizer.eos_token_ids,
         stop_ids=request.generation.stop_token,
         ignore_eos=request.generation.ignore_eos,

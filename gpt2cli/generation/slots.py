@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from gpt2cli.generation.interfaces import Counts, LogitsEngine
 from gpt2cli.generation.prefixes import Prefixes
 from gpt2cli.generation.prompt_cache import PromptCache
@@ -41,6 +43,16 @@ class Slots:
             self.engine.rewind(slot, source.length)
         sequence.fed, sequence.prefix_logits = source.length, source.logits
         self.counts.shared_tokens += source.length
+
+    def look_ahead(self, sequence: TokenSequence) -> None:
+        """Let a prompt that is healed know what follows its last tokens."""
+        healing = sequence.history.healing
+        if healing is None or not healing.path:
+            return
+        slot = self.active.index(sequence)
+        rows = [self.engine.extend(slot, [i], [0])[0].copy() for i in healing.path]
+        self.engine.rewind(slot, sequence.fed)
+        healing.look_ahead(np.stack(rows))
 
     def release(self, slot: int) -> None:
         """Free a slot, or keep it for the next run."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gpt2cli.config import SamplingConfig
 from gpt2cli.sampling.constraints import Constraint
+from gpt2cli.sampling.healing import Healing
 from gpt2cli.sampling.random import uniform
 from gpt2cli.sampling.repeats import Breakers, Repeats
 from gpt2cli.sampling.vocabulary import Ids, Vocabulary, unite
@@ -26,6 +27,8 @@ class BannedTexts:
 
     def __init__(self, texts: Iterable[bytes], vocabulary: Vocabulary) -> None:
         """Look up what each of `texts`, none of them empty, means for the tokens."""
+        texts = tuple(texts)
+        self._texts = texts
         self._pieces = vocabulary.pieces
         whole: list[Ids] = []
         after: dict[bytes, list[Ids]] = {}  # a beginning -> ids that complete a text after it
@@ -54,6 +57,17 @@ class BannedTexts:
         ends = (tail[-length:] for length in self._lengths)
         found = [self._after[end] for end in ends if end in self._after]
         return [self._whole, *found] if len(self._whole) else found
+
+    def find_healed_mask(self, tail: bytes, healing: Healing) -> Ids:
+        """Return the ids that cover the rest of a prompt and complete a text after it."""
+        masked = np.intersect1d(unite(self.find_mask(tail)), healing.covers)
+        given = len(tail) + len(healing.rest)
+        banned = [i for i in masked.tolist() if self._adds_text(tail + self._pieces[i], given)]
+        return np.array(banned, np.int64)
+
+    def _adds_text(self, text: bytes, given: int) -> bool:
+        """Tell whether one of the banned texts ends after the first `given` bytes."""
+        return any(text.find(ban, max(0, given - len(ban) + 1)) >= 0 for ban in self._texts)
 
 
 class NGrams:
@@ -108,6 +122,7 @@ class History:
         bans: BannedTexts | None = None,
         breakers: Breakers | None = None,
         constraint: Constraint | None = None,
+        healing: Healing | None = None,
         eos_ids: Iterable[int] = (),
         stop_ids: Iterable[int] = (),
         ignore_eos: bool = False,
@@ -137,6 +152,8 @@ class History:
         self._bans = bans
         self._tail = b"" if bans is None else bans.extend(b"", prompt_ids)
         self._constraint = None if constraint is None else constraint.fork()
+        # What must be drawn before the completion begins; None: nothing, or no more.
+        self.healing = None if healing is None else healing.fork()
         self._eos_ids = np.array(sorted(eos_ids), np.int64)
         self._stop_ids = np.array(sorted(stop_ids), np.int64)
         self._ignore_eos = ignore_eos
@@ -151,6 +168,7 @@ class History:
         history._ngrams = self._ngrams and self._ngrams.fork()
         history._repeats = self._repeats and self._repeats.fork()
         history._constraint = self._constraint and self._constraint.fork()
+        history.healing = self.healing and self.healing.fork()
         return history
 
     @property
@@ -204,6 +222,9 @@ class History:
             self._tail = self._bans.extend(self._tail, [token_id])
         if self._constraint is not None:
             self._constraint.append(token_id)
+        if self.healing is not None:
+            self.healing.append(token_id)
+            self.healing = self.healing if self.healing.is_open else None
 
     def find_masks(self) -> Sequence[LogitsMask]:
         """Return what may not be drawn next; nothing where everything may.
@@ -213,8 +234,12 @@ class History:
         """
         masks: list[LogitsMask] = []
         if self._ngrams is not None:
-            masks.append(self._ngrams.find_mask())
-        if self._bans is not None:
+            repeating = self._ngrams.find_mask()
+            # What a prompt has may stay there, also if it is drawn again.
+            masks.append(repeating[repeating != self.healing.own_id] if self.healing else repeating)
+        if self._bans is not None and self.healing is not None:
+            masks.append(self._bans.find_healed_mask(self._tail, self.healing))
+        elif self._bans is not None:
             masks += self._bans.find_mask(self._tail)
         if self._constraint is not None:
             mask = self._constraint.find_mask()  # [V]

@@ -2,7 +2,7 @@
 
 They come in Hugging Face's order: logit bias → repetition penalty → frequency and presence penalty,
 which are vLLM's and follow there too → llama.cpp's DRY → the masks of what may not be drawn, in any
-order.
+order → what a prompt that is healed begins with.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,8 @@ def process(logits: Logits, history: History) -> Logits:
     if history.breakers is not None:
         logits = penalise_repeats(logits, history.find_repeats(), history.breakers.ids, config)
     masks = history.find_masks()
-    return apply_masks(logits, *masks) if masks else logits
+    logits = apply_masks(logits, *masks) if masks else logits
+    return logits if history.healing is None else history.healing.process(logits)
 
 
 def apply_masks(logits: Logits, *masks: LogitsMask) -> Logits:

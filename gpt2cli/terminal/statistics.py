@@ -78,13 +78,14 @@ def describe_cut(finish: Finish, n_positions: int) -> list[str]:
     return [f"{told}the model takes {n_positions}"] if cut else []
 
 
-def describe_ending(prompt: str) -> list[str]:
+def describe_ending(prompt: str, *, heal: str) -> list[str]:
     """Return the line about a space at a prompt's end; none if there is none.
 
     A word's token mostly has its own space before it, so after a space the model seldom saw one.
+    `heal`: the option that mends it.
     """
     told = "the prompt ends with a space, but words bring their own: the text is better without it"
-    return [told] if prompt.endswith(" ") else []
+    return [f"{told}, or with {heal}"] if prompt.endswith(" ") else []
 
 
 def describe_conditions(model: LoadedModel) -> str:

@@ -144,7 +144,7 @@ def test_what_can_be_kept_is_what_the_contract_says() -> None:
         *("top_n_sigma", "xtc_probability", "xtc_threshold", "repeat_last_n"),
         *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_sequence_breaker"),
         *("repetition_penalty", "presence_penalty", "frequency_penalty", "no_repeat_ngram"),
-        *("logit_bias", "ban", "beams", "length_penalty"),
+        *("logit_bias", "ban", "beams", "length_penalty", "heal"),
         *("max_new_tokens", "min_new_tokens", "stop", "ignore_eos", "overflow"),
         *("stop_token", "include_stop"),
         *("choice", "regex", "stats", "quiet"),

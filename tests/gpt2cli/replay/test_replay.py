@@ -71,6 +71,7 @@ OPTIONS: Sequence[Mapping[str, Any]] = (
     {"regex": "[ab]+c"},
     {"json_schema": {"type": "object", "properties": {"é": {"type": "integer"}}}},
     {"prompt": "", "max_new_tokens": 0},
+    {"prompt": "abc", "heal": True, "no_repeat_ngram": 1, "ban": ["b"]},
 )
 
 
