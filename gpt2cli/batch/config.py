@@ -4,11 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gpt2cli.batch.shards import WHOLE, Shard
 from gpt2cli.config import MOST_SLOTS, REPORT
 from gpt2cli.declarations import option
-from gpt2cli.option_kinds import Range, one_of
+from gpt2cli.errors import UsageError
+from gpt2cli.option_kinds import Kind, Range, one_of
 
 _TEXT: Final = "text"
+_SHARD: Final = Kind(
+    "I/N, as 2/8, with I from 1 to N", lambda text: str(Shard.parse(text)), (str,), "I/N"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +45,30 @@ class InputOutput:
         None, "How many records run at once.", REPORT,
         within=Range(1, MOST_SLOTS), auto="auto", usual="auto: by cores and memory",
     )  # fmt: skip
+    shard: str | None = option(
+        None, "Run shard I of N of the input only, such as 2/8, with --seed: every N-th group of "
+        "records. --merge puts the outputs together.", REPORT, kind=_SHARD, usual="all of it",
+    )  # fmt: skip
+    merge: bool = option(
+        False, "Put the outputs of all shards, the FILEs, together, with the bytes of one run. "
+        "Only --output and --quiet go with it.", REPORT,
+    )  # fmt: skip
+
+    @property
+    def own_shard(self) -> Shard:
+        """The part of the input that runs."""
+        return WHOLE if self.shard is None else Shard.parse(self.shard)
+
+    def check_alone(self, seed: int | None) -> None:
+        """Check what the options ask of one another, before anything takes time.
+
+        Raises:
+            UsageError: naming two of them.
+        """
+        if self.resume and self.output is None:
+            raise UsageError(option="resume", expected="{output} FILE, the file to continue")
+        if self.shard is not None and seed is None:
+            raise UsageError(option="shard", expected="{seed} too, the same for every shard")
 
     @property
     def as_text(self) -> bool:

@@ -1,7 +1,7 @@
 """What must be the same for a run to be resumed: the first line of its journal."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -23,7 +23,7 @@ def make_header(
     """
     groups = (ModelConfig, DraftConfig, ReportConfig)
     of_the_run = {o.field for group in groups for o in options_of(group)}
-    of_the_run |= {"seed", "file", "output", "resume", "batch_size"}
+    of_the_run |= {"seed", "file", "output", "resume", "batch_size", "merge"}
     options = {name: value for name, value in settings.values.items() if name not in of_the_run}
     stored, engine = model.stored, model.engine
     return {
@@ -31,6 +31,7 @@ def make_header(
         "seed": seed,
         "model": stored.name,
         "revision": stored.revision,
+        "fingerprint": stored.folder.fingerprint,
         "source": dict(stored.folder.source),  # what identifies a model that has no revision
         "generation_config": dict(from_model),
         "precision": stored.folder.precision,
@@ -41,21 +42,36 @@ def make_header(
 
 def refuse_difference(before: Header, now: Header) -> None:
     """Refuse to resume a run that differs from this one; the error names what differs."""
-    known, new = _flatten_header(before), _flatten_header(now)
+    difference = find_difference(before, now)
+    if difference is not None:
+        name, *values = difference
+        raise UsageError(
+            f"the run was begun with {name} {values[0]}, now it is {values[1]}",
+            "use the same as before, or start over without {resume}",
+            option="resume",
+        )
+
+
+def find_difference(
+    one: Header, other: Header, *, without: Collection[str] = ()
+) -> tuple[str, str, str] | None:
+    """Return the first thing that differs, by the name that the user knows, and both its values.
+
+    `without`: keys of a header, and options, that do not count.
+    """
+    known, new = (_flatten_header(header, without) for header in (one, other))
     for name in known | new:
-        values = [json.dumps(side.get(name), ensure_ascii=False) for side in (known, new)]
-        if values[0] != values[1]:
-            raise UsageError(
-                f"the run was begun with {name} {values[0]}, now it is {values[1]}",
-                "use the same as before, or start over without {resume}",
-                option="resume",
-            )
+        first, second = (json.dumps(side.get(name), ensure_ascii=False) for side in (known, new))
+        if first != second:
+            return name, first, second
+    return None
 
 
-def _flatten_header(header: Header) -> dict[str, Any]:
+def _flatten_header(header: Header, without: Collection[str]) -> dict[str, Any]:
     """Return the header's values by the names that the user knows them by, versions first."""
-    values = dict(header)
-    return {**values.pop("versions"), **values.pop("options"), **dict(_flatten(values))}
+    values = {name: value for name, value in header.items() if name not in without}
+    options = {n: value for n, value in values.pop("options").items() if n not in without}
+    return {**values.pop("versions"), **options, **dict(_flatten(values))}
 
 
 def _flatten(values: Mapping[str, Any], names: str = "") -> Iterator[tuple[str, Any]]:

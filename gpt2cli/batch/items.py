@@ -6,11 +6,12 @@ import os
 import queue
 import select
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from export.small_files import ReadError, decode, find_half_pair, parse_json
+from gpt2cli.batch.shards import WHOLE, Shard
 from gpt2cli.config import OF_A_PROMPT
 from gpt2cli.declarations import options_of
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
@@ -37,14 +38,25 @@ class InputReader:
     A record that is longer than any prompt can be is replaced by a PromptError.
     """
 
-    def __init__(self, descriptor: int, *, terminator: bytes = b"\n") -> None:
-        """Begin to read; `terminator` is one byte. The last record may lack it."""
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        terminator: bytes = b"\n",
+        wants: Callable[[bytes | PromptError], bool] = lambda record: True,
+    ) -> None:
+        """Begin to read; `terminator` is one byte. The last record may lack it.
+
+        `wants` is asked for each record in order, on a thread: others are skipped.
+        """
         self._descriptor = descriptor
         self._terminator = terminator
+        self._wants = wants
+        self._skipped = 0  # bytes, since the last record that was given
         self._queue: queue.Queue[tuple[bytes | PromptError, int] | None] = queue.Queue(_AHEAD)
         self._failure: OSError | None = None
         self.ended = False
-        self.bytes_taken = 0  # of the records that were taken, with their terminators
+        self.bytes_taken = 0  # of the records up to the last one taken, with their terminators
         # A daemon, so that a read that blocks forever does not keep the program from ending.
         threading.Thread(target=self._read, name="input", daemon=True).start()
 
@@ -66,7 +78,7 @@ class InputReader:
                 raise PromptError(f"cannot read the input: {self._failure.strerror}")
             return None
         record, size = taken
-        self.bytes_taken += size + 1
+        self.bytes_taken += size
         return record
 
     def _read(self) -> None:
@@ -98,14 +110,17 @@ class InputReader:
                 select.select([self._descriptor], [], [])
 
     def _put(self, pieces: list[bytes], size: int) -> None:
+        record = self._make_record(pieces, size)
+        self._skipped += size + 1
+        if self._wants(record):
+            self._queue.put((record, self._skipped))
+            self._skipped = 0
+
+    def _make_record(self, pieces: list[bytes], size: int) -> bytes | PromptError:
         if size > LONGEST_RECORD:
-            error = PromptError(f"the record has {size} bytes, the limit is {LONGEST_RECORD}")
-            self._queue.put((error, size))
-            return
+            return PromptError(f"the record has {size} bytes, the limit is {LONGEST_RECORD}")
         record = b"".join(pieces)
-        if self._terminator == b"\n":
-            record = record.removesuffix(b"\r")
-        self._queue.put((record, size))
+        return record.removesuffix(b"\r") if self._terminator == b"\n" else record
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +195,12 @@ class ItemParser:
 class ItemSource:
     """The items of an input in order, as they come."""
 
-    def __init__(self, reader: InputReader, parser: ItemParser) -> None:
+    def __init__(self, reader: InputReader, parser: ItemParser, shard: Shard = WHOLE) -> None:
+        """`shard`: which part of the whole input the reader gives."""
         self._reader = reader
         self._parser = parser
-        self._next_index = 0
+        self._shard = shard
+        self._taken = 0
         self._given_back: BatchItem | None = None
 
     @property
@@ -205,8 +222,8 @@ class ItemSource:
         # One blank line at a time: between them the caller hears Ctrl-C.
         if record is None or self._parser.is_blank(record):
             return None
-        item = self._parser.parse(record, self._next_index)
-        self._next_index += 1
+        item = self._parser.parse(record, self._shard.index_of(self._taken))
+        self._taken += 1
         return item
 
     def take_next(self) -> BatchItem | None:

@@ -12,10 +12,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, Self
+from typing import BinaryIO, Final, Self
 
-from export.small_files import ReadError, parse_json
 from export.whole import lock, sync_folder
+from gpt2cli.batch.entries import (
+    LONGEST_ENTRY,
+    LONGEST_RESULT,
+    Ending,
+    Entry,
+    damaged,
+    is_torn,
+    parse_header,
+)
 from gpt2cli.batch.header import Header, refuse_difference
 from gpt2cli.batch.items import BatchItem, ItemSource, digest
 from gpt2cli.errors import OutputError
@@ -23,35 +31,7 @@ from gpt2cli.errors import OutputError
 _SUFFIX: Final = ".resume.json"
 _SYNC_SECONDS: Final = 1.0
 _SYNC_PAUSE: Final = 50  # times as long as the last sync took: on a slow disk it costs 2 %
-_ENTRY_TYPES: Final = (int, int, str, str, bool)
-# Bytes of a line, so that a file that holds none is not read whole. What is longer is torn.
-_LONGEST_ENTRY: Final = 1 << 24  # the header may hold a schema
-_LONGEST_RESULT: Final = 1 << 29
 _SAME_INPUT: Final = "use the same input, or start over without {resume}"
-
-
-class Entry(NamedTuple):
-    """One result in a journal: the number and the digests by which it is recognised."""
-
-    number: int  # of the input record, from 0
-    sample: int
-    record: str  # the digest of the input record
-    result: str  # the digest of the line that is written
-    failed: bool  # it is an error, which its line does not show with --format text
-
-    @classmethod
-    def read(cls, journal: BinaryIO) -> Self | None:
-        """Read the next entry; None at the end, or where the journal is torn."""
-        line = journal.readline(_LONGEST_ENTRY)
-        if _is_torn(line):
-            return None
-        try:
-            entry = cls(*parse_json(line))
-        except (ReadError, TypeError):
-            entry = None
-        if entry is None or tuple(map(type, entry)) != _ENTRY_TYPES:
-            raise _damaged(journal.name)
-        return entry
 
 
 class Journal:
@@ -90,6 +70,14 @@ class Journal:
             ended = self._clock()
             self._sync_at = ended + max(_SYNC_SECONDS, _SYNC_PAUSE * (ended - began))
 
+    def finish(self, ending: Ending) -> None:
+        """Write that nothing is missing up to the end of the input; resuming takes it back.
+
+        Raises:
+            OutputError: if it cannot be written.
+        """
+        _write_all(self._journal, f"{json.dumps(ending._asdict())}\n".encode())
+
     def is_abandoned(self) -> bool:
         """Tell whether the reader has gone: a file always stays."""
         return False
@@ -127,7 +115,7 @@ def read_header(output: Path) -> Header | None:
         if not path.is_file() and path.exists():  # reading a pipe would block
             raise OutputError(f"{path} is not a regular file; remove it to start over")
         with path.open("rb") as file:
-            return _parse_header(file.readline(_LONGEST_ENTRY), path)
+            return parse_header(file.readline(LONGEST_ENTRY), path)
     except FileNotFoundError:
         if output.exists():
             raise OutputError(f"{output} has no {path.name} beside it to resume from") from None
@@ -163,7 +151,7 @@ def resume_output(output: Path, header: Header, items: ItemSource) -> Journal:
     path = journal_path(output)
     with _opened(output) as (results, journal):
         with path.open("rb") as done_journal, output.open("rb") as done_results:
-            before = _parse_header(done_journal.readline(_LONGEST_ENTRY), path)
+            before = parse_header(done_journal.readline(LONGEST_ENTRY), path)
             if before is None:
                 raise OutputError(f"{path} was changed meanwhile by another program")
             refuse_difference(before, header)
@@ -213,31 +201,6 @@ def _open_unchanged(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "r+b", buffering=0)
 
 
-def _parse_header(line: bytes, path: Path) -> Header | None:
-    """Return the header; None if the run was killed while it was written: nothing was done."""
-    if _is_torn(line):
-        return None
-    try:
-        header = parse_json(line)
-        parts = header["options"], header["versions"], header["seed"]
-        fits = tuple(map(type, parts)) == (dict, dict, int)
-    except (ReadError, TypeError, KeyError):
-        fits = False
-    if not fits:
-        raise _damaged(path)
-    return header
-
-
-def _is_torn(line: bytes) -> bool:
-    """Tell whether a kill cut a line, or a power cut left zeros in it."""
-    return not line.endswith(b"\n") or b"\0" in line
-
-
-def _damaged(path: Path | str) -> OutputError:
-    """Return the error for a journal that holds what no run writes."""
-    return OutputError(f"{path} is damaged", "remove it and start over without {resume}")
-
-
 def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int, int]:
     """Return how many records are done, and how many of them are errors.
 
@@ -279,10 +242,10 @@ def _match_record(
             fault = f"record {item.index} of the input is not the same as before"
             raise OutputError(fault, _SAME_INPUT, option="resume")
         if (entry.number, entry.sample) != (item.index, sample):
-            raise _damaged(journal.name)
-        line = results.readline(_LONGEST_RESULT)
+            raise damaged(journal.name)
+        line = results.readline(LONGEST_RESULT)
         if digest(line) != entry.result:
-            if _is_torn(line) or _is_known(line, journal):
+            if is_torn(line) or _is_known(line, journal):
                 return None
             raise OutputError(
                 f"line {line_number + sample} of {results.name} is not what the run wrote",

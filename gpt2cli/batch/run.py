@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from gpt2cli.batch.config import InputOutput
+from gpt2cli.batch.entries import Ending
 from gpt2cli.batch.header import make_header
 from gpt2cli.batch.items import InputReader, ItemParser, ItemSource
 from gpt2cli.batch.journal import Journal, journal_path, read_header, resume_output, start_output
 from gpt2cli.batch.results import BatchRun
+from gpt2cli.batch.shards import ShardPicker
 from gpt2cli.batch.view import BatchView
 from gpt2cli.config import BeamConfig, DraftConfig, ModelConfig, Overflow, ReportConfig
 from gpt2cli.draft_loading import load_with_draft
@@ -44,7 +46,7 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
         batch = _open_batch(descriptor, settings, io, notes, jsonl=jsonl)
         view, journal = batch.view, batch.journal
         counts = Counts()
-        interrupted = _run(view, counts)
+        interrupted = _run(batch, counts)
         if interrupted is None:
             return ExitCode.DONE  # the reader of a pipe has gone
         if interrupted:
@@ -67,6 +69,7 @@ class _Batch:
     view: BatchView
     seed: int
     from_model: Mapping[str, Any]  # settings that are the model's own
+    picker: ShardPicker | None  # of the shard that runs, if it is one
 
     @property
     def journal(self) -> Journal | None:
@@ -115,8 +118,10 @@ def _open_batch(
         jsonl=jsonl,
         most_beams=model.engine.slot_limit,
     )
-    reader = InputReader(descriptor, terminator=b"\0" if io.null else b"\n")
-    items = ItemSource(reader, parser)
+    terminator = b"\0" if io.null else b"\n"
+    picker = None if io.shard is None else ShardPicker(io.own_shard, parser.is_blank)
+    reader = InputReader(descriptor, terminator=terminator, wants=picker or (lambda record: True))
+    items = ItemSource(reader, parser, io.own_shard)
     output: ResultWriter | Journal
     if path is None:
         output = open_result(io.output)
@@ -128,7 +133,7 @@ def _open_batch(
     on_screen = path is None and sys.stdout is not None and sys.stdout.isatty()
     bar = Bar(notes, _find_size(descriptor), hidden=on_screen)  # records are progress enough there
     view = BatchView(model, items, output, notes, bar, io.as_text)
-    return _Batch(view, seed, own.from_model)
+    return _Batch(view, seed, own.from_model, picker)
 
 
 def _find_size(descriptor: int) -> int | None:
@@ -165,8 +170,9 @@ def _look_up_texts(settings: Settings, model: LoadedModel, seed: int) -> None:
     prepare(fitting, model.tokenizer, model.engine.shape, prompt_ids=[0])
 
 
-def _run(view: BatchView, counts: Counts) -> bool | None:
+def _run(batch: _Batch, counts: Counts) -> bool | None:
     """Run to the end; return whether Ctrl-C ended it, None: the reader of a pipe has gone."""
+    view = batch.view
     model, output = view.model, view.output
     with output, ctrl_c_as_flag() as pressed, view.bar:
         view.show_progress()
@@ -184,4 +190,6 @@ def _run(view: BatchView, counts: Counts) -> bool | None:
             drafting=model.drafting,
         )
         abandoned = output.is_abandoned()
+        if batch.picker is not None and batch.journal is not None and not pressed():
+            batch.journal.finish(Ending(batch.picker.records, batch.picker.digest))
     return None if abandoned and not pressed() else pressed()

@@ -34,6 +34,7 @@ _NOT_RUN: Final = {
     "python3": "installs from the network",
     "checkpoint": "a picture",
     "0": "a line for cron; its command is run below",
+    "#!/bin/bash": "a script for Slurm; it is run below",
     "from": "needs Optimum; tests/interop/recipes.py runs it",
     "import": "needs onnxruntime-genai or transformers.js; the same",
 }
@@ -152,7 +153,8 @@ def test_a_commands_output_is_what_the_readme_shows(
 def test_every_block_is_run_or_has_a_reason_not_to_be() -> None:
     """Else a block that nothing holds could come in unseen."""
     not_run = [block.split()[0] for block in _BLOCKS if block.split()[0] in _NOT_RUN]
-    assert sorted(not_run) == ["0", "checkpoint", "from", "import", "import", "python3", "python3"]
+    others = ["#!/bin/bash", "0", "checkpoint", "from", "import", "import", "python3", "python3"]
+    assert sorted(not_run) == others
     assert len(_RUN) >= 12
 
 
@@ -182,6 +184,23 @@ def test_the_line_for_cron_runs(reader: Program) -> None:
     done = reader.run_shell(line.split(maxsplit=5)[5])
     assert (done.code, done.out, done.err) == (0, b"", "")
     assert (home / "morning.txt").read_text(encoding="utf-8").startswith("Good morning")
+
+
+def test_the_script_for_slurm_runs_its_shards_and_goes_on_with_them(
+    reader: Program, folder: pathlib.Path
+) -> None:
+    """By the variables that Slurm sets."""
+    script = next(block for block in _BLOCKS if block.startswith("#!/bin/bash"))
+    (folder / "prompts.jsonl").write_text('{"prompt": "Once upon", "max_new_tokens": 2}\n' * 33)
+    for _ in range(2):
+        for number in "12":
+            task = {"SLURM_ARRAY_TASK_ID": number, "SLURM_ARRAY_TASK_COUNT": "2"}
+            environment = {**task, "SLURM_CPUS_PER_TASK": "1"}
+            done = reader.run_shell(f"cd {folder}\n{script}", environment=environment)
+            assert (done.code, done.err) == (0, "")
+        merged = reader.run_shell(f"cd {folder}; gpt2 batch --merge part*.jsonl")
+        assert merged.out.count(b"\n") == 33
+        os.truncate(folder / "part1.jsonl", 1000)
 
 
 def run(shown: Shown, reader: Program, folder: pathlib.Path) -> Finished:
