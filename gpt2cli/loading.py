@@ -110,9 +110,9 @@ def _find_identities(engine: Engine, folder: ModelFolder) -> Identities:
     """Return which identities hold here: as kept with the model, or measured now, and kept."""
     conditions = {"onnxruntime": engine.runtime_version, "processor": find_cpu_name()}
     kept = recall_identities(folder, conditions)
-    needed = ("rows", "cuts", "steps") if engine.most_steps > 1 else ("rows", "cuts")
+    needed = ["rows", "cuts", "together", *(["steps"] if engine.most_steps > 1 else [])]
     if all(isinstance(kept.get(name), bool) for name in needed):
-        return Identities(kept["rows"], kept["cuts"], kept.get("steps"))
+        return Identities(kept["rows"], kept["cuts"], kept.get("steps"), kept["together"])
     found = find_identities(engine)
     keep_identities(folder, conditions, asdict(found))
     return found

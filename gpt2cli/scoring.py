@@ -10,15 +10,20 @@ from array import array
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
 from gpt2cli.errors import UsageError
-from gpt2cli.generation.interfaces import LogitsEngine
+from gpt2cli.generation.interfaces import Logits, LogitsEngine
 from gpt2cli.sampling.logprobs import Alternative, TokenLogprob, find_logprobs
 
 # Positions whose logits are made at once: 13 MB of a GPT-2, twice that in float64. 124M on two
 # cores scores 1,023 tokens in 3.0 s with 16, 1.9 s with 64 and 1.8 s with 256.
 _CHUNK: Final = 64
+# Texts that are read in one call have at most so many ids each, and so many in all. Sentences of 16
+# tokens in fp32, 124M on two cores: 1.7 times as fast as one by one with 64 in all, 1.9 times with
+# 128, 2.0 times with 256. The logits of 128 take 26 MB.
+_LONGEST_TOGETHER: Final = 64
+_MOST_TOGETHER: Final = 128
 
 
 @dataclass(slots=True)
@@ -137,3 +142,46 @@ def _score_window(
             yield find_logprobs(logits, targets, top)
     finally:
         engine.free(0)
+
+
+class JoiningEngine(LogitsEngine, Protocol):
+    """An engine that may read several texts in one call."""
+
+    @property
+    def reads_together(self) -> bool:
+        """Whether each then has the bits that it has by itself."""
+        ...
+
+    def read_together(self, texts: Sequence[Sequence[int]]) -> list[Logits]:
+        """Return the logits after every id of each text, [K, V]; no slot is active."""
+        ...
+
+
+def find_groups(engine: JoiningEngine, lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the indices of texts to score in one call; `lengths` are their numbers of ids.
+
+    Texts of similar lengths are together, since all are read to the length of the longest. A long
+    one, which keeps the cores busy by itself, is alone.
+    """
+    longest = min(_LONGEST_TOGETHER, engine.shape.n_positions - 1) if engine.reads_together else 0
+    group: list[int] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        length = lengths[index]
+        if group and (length > longest or (len(group) + 1) * length > _MOST_TOGETHER):
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group
+
+
+def score_together(
+    engine: JoiningEngine, texts: Sequence[Sequence[int]], *, bos_token_id: int, top: int = 0
+) -> list[list[TokenLogprob]]:
+    """Return the scores of each text's tokens, those that `score` gives; no slot is active.
+
+    Raises:
+        ModelError: if the logits hold NaN or infinities.
+    """
+    read = engine.read_together([[bos_token_id, *ids[:-1]] for ids in texts])
+    return [find_logprobs(logits, ids, top) for logits, ids in zip(read, texts, strict=True)]

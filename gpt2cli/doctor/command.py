@@ -152,6 +152,7 @@ def _describe_identities(kept: Mapping[str, bool | None]) -> str:
         "rows": "alone and beside others",
         "cuts": "in one piece and in several",
         "steps": "token by token and by a draft",
+        "together": "scored by itself and with others",
     }
     held = [words[name] for name, holds in kept.items() if holds]
     broken = [words[name] for name, holds in kept.items() if not holds]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from gpt2cli.engine.session import (
     count_further_steps,
     open_session,
 )
+from gpt2cli.engine.step import Step
 from gpt2cli.errors import DeviceFullError
 from gpt2cli.machine import count_cores
 from gpt2cli.model_folder import ModelFolder
@@ -39,6 +40,7 @@ class Identities:
     rows: bool  # a row alone and beside others
     cuts: bool  # ids that are read in one call and in several
     steps: bool | None  # single steps and several in one call; None: it was not measured
+    together: bool  # texts that are read in one call, and each in its own
 
 
 class Engine:
@@ -77,12 +79,12 @@ class Engine:
         else:
             self._cache = DeviceCache(folder.shape, device, rows=max_slots, element=element)
         self._lengths: list[int] = []
-        self._step: _Step | None = None
-        self._verifying: dict[int, _Step] = {}  # by the number of steps, all for one slot
+        self._step: Step | None = None
+        self._verifying: dict[int, Step] = {}  # by the number of steps, all for one slot
         self._most_steps = 1 + (count_further_steps(self._session) if verifying else 0)
         on_cpu = device.kind == "cpu"
         # What is assumed until it is measured here. Nothing is on CUDA, where no GPU was at hand.
-        self.identities = Identities(on_cpu, on_cpu, on_cpu and self._most_steps > 1)
+        self.identities = Identities(on_cpu, on_cpu, on_cpu and self._most_steps > 1, on_cpu)
 
     @property
     def slot_limit(self) -> int:
@@ -98,6 +100,11 @@ class Engine:
     def keeps_cuts(self) -> bool:
         """Whether ids that are read have the same bits in one call and in several."""
         return self.identities.cuts
+
+    @property
+    def reads_together(self) -> bool:
+        """Whether texts that are read in one call have the bits of each by itself."""
+        return self.identities.together
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -121,6 +128,23 @@ class Engine:
             logits = self._append(slot, ids[start:end], places, bind)
             found |= zip(asked, logits, strict=False)
         return np.stack([found[position] for position in positions])
+
+    def read_together(self, texts: Sequence[Sequence[int]]) -> list[Logits]:
+        """Return the logits after every id of short texts, read in one call: [K, V] float32 each.
+
+        No slot is active, before and after. All are read to the length of the longest, which has
+        fewer ids than the context: what follows a text changes nothing before it.
+        """
+        assert not self._lengths
+        pieces = find_pieces(max(map(len, texts)), self.shape.head_dim)
+        # Where a text alone is read in two pieces, one more id keeps its last block from being one.
+        size = pieces[-1][1] + len(pieces) - 1
+        with failures_told(self.device, MAKING_ROOM):
+            self._cache.reserve(len(texts), size)
+        input_ids = np.array([[*ids, *[0] * (size - len(ids))] for ids in texts])  # [B, S]
+        places = np.tile(np.arange(size), (len(texts), 1))
+        logits = self._bind(0, len(texts), size).run(input_ids, places, places)
+        return [row[: len(ids)] for row, ids in zip(logits, texts, strict=True)]
 
     def decode(self, ids: Sequence[int]) -> Logits:
         """Append one id to every active slot and return the logits after each: [n, V] float32.
@@ -202,7 +226,7 @@ class Engine:
         self._lengths.pop()
 
     def _append(
-        self, slot: int, ids: Sequence[int], positions: Sequence[int], bind: Callable[[], "_Step"]
+        self, slot: int, ids: Sequence[int], positions: Sequence[int], bind: Callable[[], Step]
     ) -> Logits:
         """Append ids to a slot in one call; logits after those at `positions`: [K, V].
 
@@ -216,7 +240,7 @@ class Engine:
         self._lengths[slot] = start + len(ids)
         return logits[0]
 
-    def _bind_steps(self, slot: int, steps: int) -> "_Step":
+    def _bind_steps(self, slot: int, steps: int) -> Step:
         call = self._verifying.get(steps)
         if call is None or not call.serves(1, self._cache.version, slot):
             call = self._verifying[steps] = self._bind(slot, 1, steps, steps=steps)
@@ -226,9 +250,9 @@ class Engine:
         with failures_told(self.device, MAKING_ROOM):
             self._cache.reserve(len(self._lengths), max(length, *self._lengths))
 
-    def _bind(self, first_row: int, rows: int, asked: int, *, steps: int = 1) -> "_Step":
+    def _bind(self, first_row: int, rows: int, asked: int, *, steps: int = 1) -> Step:
         axes = (rows, asked, self.shape.vocab_size)
-        return _Step(self._session, self._cache, self.device, first_row, axes, steps)
+        return Step(self._session, self._cache, self.device, first_row, axes, steps)
 
 
 def find_pieces(count: int, head_dim: int) -> Sequence[tuple[int, int]]:
@@ -243,50 +267,3 @@ def find_pieces(count: int, head_dim: int) -> Sequence[tuple[int, int]]:
     if count <= block or count % block != 1:
         return [(0, count)]
     return [(0, count - 2), (count - 2, count)]
-
-
-class _Step:
-    """One shape of call with its cache rows and its logits bound once; the ids are bound anew."""
-
-    def __init__(
-        self,
-        session: Any,
-        cache: HostCache | DeviceCache,
-        device: Device,
-        first_row: int,
-        axes: tuple[int, int, int],
-        steps: int,
-    ) -> None:
-        self._session = session
-        self._device = device
-        self._place = (axes[0], cache.version, first_row)
-        self._binding = session.io_binding()
-        cache.bind(self._binding, first_row, axes[0])
-        if steps > 1:
-            assert isinstance(cache, HostCache)
-            cache.bind_steps(self._binding, first_row, steps)
-        if any(value.name == "stepwise" for value in session.get_inputs()):
-            self._binding.bind_cpu_input("stepwise", np.array(steps > 1))
-        self._logits: Logits = np.empty(axes, np.float32)  # [B, K, V], on the host
-        self._binding.bind_output("logits", "cpu", 0, np.float32, axes, self._logits.ctypes.data)
-
-    def serves(self, rows: int, cache_version: int, first_row: int = 0) -> bool:
-        """Tell whether the bound addresses and shapes still hold."""
-        return (rows, cache_version, first_row) == self._place
-
-    def run(
-        self,
-        input_ids: NDArray[np.int64],
-        position_ids: NDArray[np.int64],
-        logit_positions: NDArray[np.int64],
-    ) -> Logits:
-        """Run the graph on [B, S] ids and return [B, K, V], valid until the next run."""
-        rows, length = input_ids.shape
-        size = f"{rows} x {length} token{'s' if rows * length > 1 else ''}"
-        with failures_told(self._device, f", at a step of {size}"):
-            # On a device, binding is what copies: so these are bound at every step.
-            self._binding.bind_cpu_input("input_ids", input_ids)
-            self._binding.bind_cpu_input("position_ids", position_ids)
-            self._binding.bind_cpu_input("logit_positions", logit_positions)
-            self._session.run_with_iobinding(self._binding)
-        return self._logits

@@ -1,8 +1,8 @@
 """Whether this machine computes the same bits however a text is computed.
 
 Kernels differ between processors and versions of ONNX Runtime, so what is built on an identity asks
-whether it was found here, by a few calls on the model itself. Measured so far on AVX-512: all three
-hold, in fp32, int8 and int4.
+whether it was found here, by a few calls on the model itself. Measured so far on AVX-512: all of
+them hold, in fp32, int8 and int4.
 """
 
 from typing import Final
@@ -12,6 +12,7 @@ import numpy as np
 from gpt2cli.engine.engine import Engine, Identities, Logits
 
 _READ: Final = 129  # ids, more than attention takes at once; fewer where the context is short
+_READ_TOGETHER: Final = 40
 _FEWEST: Final = 4
 _MOST_STEPS: Final = 8  # fewer where the context is short
 
@@ -26,7 +27,7 @@ def find_identities(engine: Engine) -> Identities:
     most = min(_MOST_STEPS, engine.shape.n_positions // 2)
     size = min(_READ, engine.shape.n_positions - most)
     if size < _FEWEST:
-        return Identities(rows=False, cuts=False, steps=False)
+        return Identities(rows=False, cuts=False, steps=False, together=False)
     draw = np.random.Generator(np.random.Philox(0))
     ids: list[int] = draw.integers(0, engine.shape.vocab_size, size + most).tolist()
     text, following = ids[:size], ids[size:][: engine.most_steps]
@@ -47,10 +48,21 @@ def find_identities(engine: Engine) -> Identities:
     rows = np.array_equal(engine.decode(following[:1] * 2)[:1], stepped[:1])
     engine.free(1)
     engine.free(0)
-    return Identities(rows, cuts, steps)
+    return Identities(rows, cuts, steps, _reads_together(engine, text[:_READ_TOGETHER]))
 
 
 def _verify(engine: Engine, start: int, ids: list[int], stepped: Logits) -> bool:
     """Tell whether ids from `start` on have the logits [K, V] in one call that they had stepped."""
     engine.rewind(0, start)
     return np.array_equal(engine.verify(0, ids), stepped[: len(ids)])
+
+
+def _reads_together(engine: Engine, ids: list[int]) -> bool:
+    """Tell whether texts of several lengths have the logits together that they have alone."""
+    texts = [ids[:1], ids, ids[: len(ids) // 2]]
+    for text, together in zip(texts, engine.read_together(texts), strict=True):
+        alone = engine.extend(0, text, range(len(text)))
+        engine.free(0)
+        if not np.array_equal(alone, together):
+            return False
+    return True

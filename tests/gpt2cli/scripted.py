@@ -35,6 +35,7 @@ class ScriptedEngine:
 
     keeps_cuts = True
     most_steps = 8
+    reads_together = True
 
     def __init__(
         self,
@@ -68,6 +69,13 @@ class ScriptedEngine:
         self.slots[slot] += ids
         self._check_length(slot)
         return np.stack([self._logits_of(self.slots[slot][: start + p + 1]) for p in positions])
+
+    def read_together(self, texts: Sequence[Sequence[int]]) -> list[Logits]:
+        """Return the logits after every id of each text."""
+        self.calls.append(("read_together", *map(tuple, texts)))
+        assert not self.slots
+        assert max(map(len, texts)) < self.shape.n_positions
+        return [np.stack([self._logits_of(t[: i + 1]) for i in range(len(t))]) for t in texts]
 
     def decode(self, ids: Sequence[int]) -> Logits:
         """Append one id to every slot; the array is spoilt by the next call, as the engine's is."""

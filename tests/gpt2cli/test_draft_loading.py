@@ -172,7 +172,7 @@ def test_what_this_machine_keeps_is_measured_once(
     folder = copy_unmeasured(model_folders(), tmp_path / "model")
     load(folder, "off", told)
     [kept] = read_manifest(folder)["identities"]
-    assert kept.keys() == {"onnxruntime", "processor", "rows", "cuts", "steps"}
+    assert kept.keys() == {"onnxruntime", "processor", "rows", "cuts", "steps", "together"}
     assert (kept["rows"], kept["cuts"], kept["steps"]) == (True, True, None)
     load(folder, "lookup", told)
     [kept] = read_manifest(folder)["identities"]
@@ -181,7 +181,7 @@ def test_what_this_machine_keeps_is_measured_once(
     load(folder, "lookup", told)
     load(folder, "off", told)
     monkeypatch.setattr("gpt2cli.loading.find_cpu_name", lambda: "another")
-    differing = Identities(rows=True, cuts=False, steps=False)
+    differing = Identities(rows=True, cuts=False, steps=False, together=True)
     monkeypatch.setattr("gpt2cli.loading.find_identities", lambda engine: differing)
     model = load(folder, "lookup", told)
     assert model.drafting is None

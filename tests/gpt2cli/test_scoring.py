@@ -25,7 +25,14 @@ from gpt2cli.engine.engine import Engine
 from gpt2cli.errors import UsageError
 from gpt2cli.model_folder import read_model_folder
 from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
-from gpt2cli.scoring import CompactScores, Totals, choose_stride, score
+from gpt2cli.scoring import (
+    CompactScores,
+    Totals,
+    choose_stride,
+    find_groups,
+    score,
+    score_together,
+)
 from tests.array_weights import ArrayWeights
 from tests.checkpoints import CheckpointShape
 from tests.gpt2cli.scripted import ScriptedEngine, scatter
@@ -181,6 +188,38 @@ def test_alternatives_are_the_likeliest_at_each_place() -> None:
     assert [other.token_id for other in first.alternatives] == [1, 3]
     assert [other.token_id for other in second.alternatives] == [0, 1]
     assert first.alternatives[1].logprob == first.logprob
+
+
+def test_texts_that_are_scored_together_have_the_scores_of_each_alone(engine: Engine) -> None:
+    """To the last bit, with the alternatives too; each group is scored in one call."""
+    texts = [np.random.default_rng(n).integers(0, BOS, n).tolist() for n in (9, 1, 64, 200, 17, 2)]
+    groups = list(find_groups(engine, [len(ids) for ids in texts]))
+    assert groups == [[1, 5, 0, 4], [2], [3]]
+    some = [texts[index] for index in groups[0]]
+    alone = [
+        list(itertools.chain.from_iterable(score(engine, ids, bos_token_id=BOS, stride=9, top=2)))
+        for ids in some
+    ]
+    assert score_together(engine, some, bos_token_id=BOS, top=2) == alone
+
+
+@pytest.mark.parametrize(
+    ("lengths", "together", "n_positions", "groups"),
+    [
+        ([], True, 1024, []),
+        ([64, 65, 64, 64], True, 1024, [[0, 2], [3], [1]]),
+        ([7, 8, 8, 9], True, 9, [[0, 1, 2], [3]]),
+        ([16] * 9, True, 1024, [[*range(8)], [8]]),
+        ([2, 1], False, 1024, [[1], [0]]),
+    ],
+)
+def test_groups_are_of_similar_and_short_texts(
+    lengths: list[int], together: bool, n_positions: int, groups: list[list[int]]
+) -> None:
+    """At most 64 ids each and 128 in all, and fewer than the context; or alone, if bits change."""
+    engine = ScriptedEngine(scatter(257), n_positions=n_positions, max_slots=1)
+    engine.reads_together = together
+    assert list(find_groups(engine, lengths)) == groups
 
 
 @pytest.mark.parametrize(

@@ -57,17 +57,42 @@ def test_steps_are_those_of_their_slot(folder: ModelFolder) -> None:
     assert np.array_equal(engine.decode([5, 6])[0], together[0])
 
 
+@pytest.mark.parametrize(
+    "lengths", [[1, 1], [2, 1], [LIMIT - 1, 1, 33, 32, 2], [33, 7, 33], [64, 65, 40]], ids=str
+)
+def test_texts_that_are_read_together_have_the_bits_of_each_alone(
+    folder: ModelFolder, lengths: list[int]
+) -> None:
+    """Whatever stands beside them; 33 and 65 end with a block of attention that has one id.
+
+    What the cache held before is forgotten, and no slot stays open.
+    """
+    engine = Engine(folder, CPU, threads=2)
+    texts = [np.random.default_rng(n).integers(0, 289, n).tolist() for n in lengths]
+    alone = []
+    for text in texts:
+        alone.append(engine.extend(0, text, range(len(text))))
+        engine.free(0)
+    together = engine.read_together(texts)
+    assert [len(logits) for logits in together] == lengths
+    assert all(map(np.array_equal, together, alone))
+    assert engine.lengths == ()
+
+
 def test_all_identities_are_found(folder: ModelFolder) -> None:
     """They hold on every processor that was tried; slots are closed afterwards."""
     engine = Engine(folder, CPU, threads=1, verifying=True)
-    assert find_identities(engine) == Identities(rows=True, cuts=True, steps=True)
+    assert find_identities(engine) == Identities(rows=True, cuts=True, steps=True, together=True)
     assert engine.lengths == ()
 
 
 def test_without_a_graph_that_verifies_steps_are_unknown(folder: ModelFolder) -> None:
     """Nobody asked; rows and cuts are found all the same."""
     found = find_identities(Engine(folder, CPU, threads=1))
-    assert found == Identities(rows=True, cuts=True, steps=None)
+    assert found == Identities(rows=True, cuts=True, steps=None, together=True)
+
+
+_WAYS = ("rows", "cuts", "steps", "together")
 
 
 class _Differing(Engine):
@@ -88,19 +113,23 @@ class _Differing(Engine):
         logits = super().decode(ids)
         return np.nextafter(logits, 9) if self.way == "rows" and len(ids) > 1 else logits
 
+    def read_together(self, texts: list[list[int]]) -> list[Logits]:  # type: ignore[override]
+        *others, last = super().read_together(texts)
+        return [*others, np.nextafter(last, 9) if self.way == "together" else last]
+
     def verify(self, slot: int, ids: list[int]) -> Logits:  # type: ignore[override]
         logits = super().verify(slot, ids)
         differs = self.way == "steps" and len(ids) in self.counts
         return np.nextafter(logits, 9) if differs else logits
 
 
-@pytest.mark.parametrize("way", ["rows", "cuts", "steps"])
+@pytest.mark.parametrize("way", _WAYS)
 def test_one_bit_is_a_difference(model_folders: ModelFolders, way: str) -> None:
     """The last one of the logits."""
     engine = _Differing(read_model_folder(model_folders(SHAPE)), CPU, threads=1, verifying=True)
     engine.way = way
     found = find_identities(engine)
-    assert found == Identities(**{name: name != way for name in ("rows", "cuts", "steps")})
+    assert found == Identities(**{name: name != way for name in _WAYS})
 
 
 @pytest.mark.parametrize("count", [2, 3, 7, 8])
@@ -115,4 +144,6 @@ def test_a_context_too_short_to_look_keeps_nothing(model_folders: ModelFolders) 
     """There is nothing to gain either."""
     shape = CheckpointShape(n_layer=1, n_head=2, n_embd=32, n_positions=6, vocab_size=289)
     engine = Engine(read_model_folder(model_folders(shape)), CPU, threads=1, verifying=True)
-    assert find_identities(engine) == Identities(rows=False, cuts=False, steps=False)
+    assert find_identities(engine) == Identities(
+        rows=False, cuts=False, steps=False, together=False
+    )
