@@ -265,6 +265,11 @@ class GenerationConfig(Group):
         "Keep the --stop text or --stop-token that ends the completion (not in chat).",
         LIMITS,
     )
+    max_time: float | None = setting(
+        None, "End a completion after S seconds, with the token that is being made; a --seed does "
+        "not bring the same end back.", LIMITS,
+        within=Range(0, above=True), metavar="S", usual="no limit",
+    )  # fmt: skip
     ignore_eos: bool = setting(False, "Continue when the model ends the text.", LIMITS, off="end")
     overflow: Overflow = setting(
         Overflow.STOP, "At the model's context limit: stop there, slide on with the last half, or "

@@ -139,8 +139,13 @@ def prepare_again(
     )
 
 
+def lift_time(request: Request) -> Request:
+    """Return a request without a limit of time: how fast this machine is tells nothing."""
+    return replace(request, generation=replace(request.generation, max_time=None))
+
+
 def end_early(request: Request, tokens: int) -> Request:
-    """Return a request that ends after so many tokens, as one that was interrupted did."""
+    """Return a request that ends after so many tokens, as one did that was interrupted or late."""
     limits = request.generation
     least = min(limits.min_new_tokens, tokens)
     limits = replace(limits, max_new_tokens=tokens, min_new_tokens=least)

@@ -134,6 +134,9 @@ class Dialogue:
         if self.source.on_terminal and exchange.finish.reason is FinishReason.LENGTH:
             limit = exchange.request.generation.max_new_tokens
             self._tell_once(f"stopped after {limit} tokens; /set max-new-tokens N changes that")
+        if self.source.on_terminal and exchange.finish.reason is FinishReason.TIME:
+            seconds = exchange.request.generation.max_time
+            self._tell_once(f"stopped after {seconds:g} s; /set max-time S changes that")
         if exchange.finish.reason is FinishReason.CONTEXT:
             self._tell_once(
                 f"stopped at the model's limit of {self.chat.n_positions} tokens; "

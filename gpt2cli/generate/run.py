@@ -89,6 +89,8 @@ def run(
         slides = f"; {spell_flag('overflow')} slide goes on"
         way_out = "" if run.prepared.request.search.on else slides
         notes.note(f"stopped at the model's limit of {limit} tokens{way_out}")
+    if any(finish.reason is FinishReason.TIME for finish in run.finishes):
+        notes.note(f"stopped after {run.prepared.request.generation.max_time:g} s")
     if settings.make(ReportConfig).stats:
         lines = describe_run(
             run.model,

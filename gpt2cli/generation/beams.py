@@ -4,7 +4,8 @@ As Hugging Face's `_beam_search` (transformers 5.24, generation/utils.py) with `
 `early_stopping=False`. A stop sequence ends a completion as EOS does.
 """
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,7 +41,14 @@ class Hypothesis:
 class BeamSearch:
     """The search of one request: decides which beam continues which; the loop moves slots."""
 
-    def __init__(self, tokenizer: Tokenizer, prepared: PreparedRequest, limit: int) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        prepared: PreparedRequest,
+        limit: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Begin with the prompt as the only beam; `limit` is the model's `n_positions`."""
         request = prepared.request
         self._config = request.search
@@ -50,7 +58,7 @@ class BeamSearch:
         self._candidates = max(2, 1 + ends) * request.search.beams
         self._length = 0  # tokens of each beam
         # Those that go on, best first.
-        self._beams = [Beam(TokenSequence(tokenizer, prepared, 0, limit))]
+        self._beams = [Beam(TokenSequence(tokenizer, prepared, 0, limit, clock=clock))]
         self.hypotheses: list[Hypothesis] = []  # found so far, best first, as many as beams at most
         if self._beams[0].sequence.finished:  # the limits allow no token
             self._end_all()

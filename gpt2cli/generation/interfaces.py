@@ -122,6 +122,7 @@ class FinishReason(StrEnum):
     STOP = "stop"  # EOS or a stop sequence
     LENGTH = "length"  # max_new_tokens
     CONTEXT = "context"  # n_positions
+    TIME = "time"  # max_time
     INTERRUPTED = "interrupted"
     ERROR = "error"  # its options forbade every token
 

@@ -82,6 +82,7 @@ class Loop:
     interrupted: Callable[[], bool] = lambda: False
     prompt_cache: PromptCache | None = None
     drafting: Drafting | None = None
+    clock: Callable[[], float] = time.monotonic  # in seconds
     searches: list[BeamSearch] = field(default_factory=list)  # to which some of them belong
     waiting: TokenSequence | BeamSearch | None = None  # needs more room than there is now
     slots: Slots = field(init=False)
@@ -153,8 +154,8 @@ class Loop:
     def _make(self, prepared: PreparedRequest, number: int) -> TokenSequence | BeamSearch:
         limit = self.engine.shape.n_positions
         if prepared.request.search.on:
-            return BeamSearch(self.tokenizer, prepared, limit)
-        return TokenSequence(self.tokenizer, prepared, number, limit)
+            return BeamSearch(self.tokenizer, prepared, limit, clock=self.clock)
+        return TokenSequence(self.tokenizer, prepared, number, limit, clock=self.clock)
 
     def _count_room(self) -> int:
         """Return how many slots nobody may need: a search may grow to all its beams."""
@@ -167,6 +168,7 @@ class Loop:
         if sequence.finished:  # the limits allow no token
             yield sequence.chunk("")
             return
+        sequence.start_clock()
         self.slots.place(sequence)
         logits = self._prefill(sequence)
         if logits is not None:
@@ -179,6 +181,7 @@ class Loop:
             return
         [sequence] = search.sequences
         self.searches.append(search)
+        sequence.start_clock()
         self.slots.place(sequence)
         self.slots.release_finished()  # for its beams
         logits = self._prefill(sequence)

@@ -1,7 +1,9 @@
 """One sequence on its way through the loop: prompt and completion, their text, their limits."""
 
 import copy
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +23,20 @@ class TokenSequence:
     """One sample of one request, fed with one id after the other."""
 
     def __init__(
-        self, tokenizer: Tokenizer, prepared: PreparedRequest, number: int, limit: int
+        self,
+        tokenizer: Tokenizer,
+        prepared: PreparedRequest,
+        number: int,
+        limit: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin sample `number` of a request; `limit` is the model's `n_positions`."""
+        """Make sample `number` of a request; `limit` is the model's `n_positions`.
+
+        `clock`: in seconds.
+        """
+        self._clock = clock
+        self._ends_at = math.inf  # by the clock
         request = prepared.request
         self._index = request.index
         self._number = number
@@ -65,6 +78,11 @@ class TokenSequence:
         sequence.stepped = list(self.stepped)
         sequence.history = self.history.fork()
         return sequence
+
+    def start_clock(self) -> None:
+        """Begin to count the seconds of `max_time`, if there is such a limit."""
+        if self._config.max_time is not None:
+            self._ends_at = self._clock() + self._config.max_time
 
     @property
     def finished(self) -> bool:
@@ -130,6 +148,8 @@ class TokenSequence:
     def _check_limits(self) -> None:
         if self._drawn >= self._config.max_new_tokens:
             self._finish = FinishReason.LENGTH
+        elif self._clock() >= self._ends_at:
+            self._finish = FinishReason.TIME
         elif len(self.window) < self._limit:
             return
         elif self._config.overflow is Overflow.SLIDE:

@@ -9,7 +9,7 @@ from gpt2cli.config import AUTO, LARGEST_SEED, PRECISIONS, ModelConfig
 from gpt2cli.errors import Gpt2Error, PromptError
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.generation.requests import Request
-from gpt2cli.recorded import Context, end_early, read_context, read_request
+from gpt2cli.recorded import Context, end_early, lift_time, read_context, read_request
 
 _HALF: Final = "fp16"
 # What a record must have, and of which type.
@@ -99,7 +99,8 @@ def _read_one(line: str, number: int) -> Recorded:
     try:
         _check(fields)
         request, context = read_request(fields, index=number), read_context(fields)
-        if fields["finish_reason"] == FinishReason.INTERRUPTED:
+        request = lift_time(request)
+        if fields["finish_reason"] in (FinishReason.INTERRUPTED, FinishReason.TIME):
             request = end_early(request, fields["completion_tokens"])
     except Gpt2Error as error:
         return Recorded(number, fields, refusal=str(error))
@@ -135,3 +136,5 @@ def _check(fields: Mapping[str, Any]) -> None:
     searched = fields["options"].get("beams", 1) != 1
     if searched and fields["finish_reason"] == FinishReason.INTERRUPTED:
         raise PromptError("it is of a beam search that was interrupted")
+    if searched and "max_time" in fields["options"]:
+        raise PromptError("it is of a beam search that had a limit of time")

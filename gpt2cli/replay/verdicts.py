@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from gpt2cli.detokenizer import cut_begun
-from gpt2cli.generation.interfaces import Finish
+from gpt2cli.generation.interfaces import Finish, FinishReason
 from gpt2cli.replay.reading import Recorded
 
 _SHOWN: Final = 24  # characters of each text, from a few before the first that differs
@@ -72,6 +72,8 @@ def compare(
         shown = slice(begin, begin + _SHOWN)
         return Verdict(record, False, reason, position, recorded[shown], text[shown])
     before, now = fields["finish_reason"], finish.reason.value
+    if before == FinishReason.TIME and now == FinishReason.LENGTH:  # of as many tokens
+        return Verdict(record, same=True)
     if before != now and not record.interrupted:
         told = f"it ended by {before}, now by {now}; {reason}"
         return Verdict(record, same=False, reason=told)

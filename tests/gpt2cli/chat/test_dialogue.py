@@ -235,6 +235,17 @@ def test_a_person_is_told_once_what_cut_a_reply(
     assert capsys.readouterr().err == ("" if quiet else told)
 
 
+def test_a_person_is_told_that_time_ended_a_reply(
+    ascii_tokenizer: Tokenizer, capsys: Capture
+) -> None:
+    """And the reply has a token at least."""
+    session = open_session(ascii_tokenizer, on_terminal=True, max_time=1e-9)
+    session.run("mm")
+    assert session.turns == [("mm", "M")]
+    told = "gpt2: stopped after 1e-09 s; /set max-time S changes that\n"
+    assert capsys.readouterr().err == told
+
+
 def test_a_reply_that_met_the_models_limit_is_told(
     ascii_tokenizer: Tokenizer, capsys: Capture
 ) -> None:

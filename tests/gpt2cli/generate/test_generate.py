@@ -40,6 +40,13 @@ def run_json(model: pathlib.Path, *arguments: str) -> dict[str, Any]:
     return record
 
 
+def test_a_completion_that_time_ended_is_told(small: pathlib.Path) -> None:
+    """At least one token is made, however short the time."""
+    result = invoke("generate", "-m", small, "z", "--max-time", "0.000001", "--json")
+    assert result.stderr == "gpt2: stopped after 1e-06 s\n"
+    assert json.loads(result.stdout)["completion_tokens"] == 1
+
+
 @pytest.mark.parametrize(("prompt", "hints"), [("z ", 1), ("z", 0), ("z\n", 0), ("", 0)])
 def test_a_space_at_the_end_of_a_prompt_is_hinted_at(
     small: pathlib.Path, prompt: str, hints: int

@@ -269,6 +269,32 @@ def test_an_interrupted_run_ends_with_what_was_made(ascii_tokenizer: Tokenizer) 
     }
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text", "reason"),
+    [(2.5, "hell", "time"), (3, "hell", "time"), (9, "hello", "stop"), (None, "hello", "stop")],
+)
+@pytest.mark.parametrize("beams", [1, 2])
+def test_a_completion_ends_when_its_time_is_over(
+    ascii_tokenizer: Tokenizer, seconds: float | None, text: str, reason: str, beams: int
+) -> None:
+    """With the token that is being made; here each step after the prompt takes a second."""
+    engine = spelling("hello", max_slots=2)
+    request = make_request(max_time=seconds, beams=beams, samples=1)
+    source = ScriptedSource((prepare(request, ascii_tokenizer, engine.shape), 0))
+    loop = Loop(engine, ascii_tokenizer, Sampler(), clock=lambda: engine.count("decode"))
+    assert [(t, f.reason) for t, f in join(loop.run(source)).values()] == [(text, reason)]
+
+
+def test_each_sample_has_its_own_time(ascii_tokenizer: Tokenizer) -> None:
+    """One that begins later ends later, and what was held back is given."""
+    engine = spelling("hello")
+    request = make_request(max_time=2, samples=2, stop=("lx",))
+    prepared = prepare(request, ascii_tokenizer, engine.shape)
+    source = ScriptedSource((prepared, 0), (prepared, 1))
+    loop = Loop(engine, ascii_tokenizer, Sampler(), clock=lambda: engine.count("decode"))
+    assert [text for text, _ in join(loop.run(source)).values()] == ["hel", "hel"]
+
+
 def test_counts_are_kept(ascii_tokenizer: Tokenizer) -> None:
     """Three samples of two prompt tokens: two prefilled tokens, nine decoded, times above zero."""
     engine, counts = make_engine(max_slots=4), Counts()

@@ -71,6 +71,7 @@ OPTIONS: Sequence[Mapping[str, Any]] = (
     {"regex": "[ab]+c"},
     {"json_schema": {"type": "object", "properties": {"é": {"type": "integer"}}}},
     {"prompt": "", "max_new_tokens": 0},
+    {"max_time": 3600},
     {"prompt": "abc", "heal": True, "no_repeat_ngram": 1, "ban": ["b"]},
 )
 
@@ -132,6 +133,17 @@ def test_an_interrupted_text_is_compared_as_far_as_it_goes(
     assert [v["same"] for v in replay([cut | short, cut | {"completion": "?"}])] == [True, False]
 
 
+def test_a_text_that_ended_by_time_is_compared_by_its_number_of_tokens(
+    model: pathlib.Path, record: Record, replay: Callable[..., list[Record]]
+) -> None:
+    """However fast this machine is; and one that had time left as if it had no limit."""
+    late = take("generate", "-m", model, "ab", "--json", "--max-time", "1e-9", "--seed", "5")
+    assert (late[0]["finish_reason"], late[0]["completion_tokens"]) == ("time", 1)
+    left = record | {"options": {**record["options"], "max_time": 1e-9}}
+    more = late[0] | {"completion_tokens": 3}
+    assert [v["same"] for v in replay([*late, left, more])] == [True, True, False]
+
+
 def test_it_says_where_texts_part_and_the_most_likely_reason(
     record: Record, replay: Callable[..., list[Record]]
 ) -> None:
@@ -168,6 +180,7 @@ def test_it_says_where_texts_part_and_the_most_likely_reason(
         ({"options": {"top_z": 3}}, "unknown option top_z"),
         ({"options": {"top_p": 3}}, "top_p: expected a number between 0 and 1, found 3"),
         ({"options": {"beams": 2}, "finish_reason": "interrupted"}, "a beam search that was inter"),
+        ({"options": {"beams": 2, "max_time": 1}}, "a beam search that had a limit of time"),
         ({"finish_reason": "error", "seed": None}, "it is the record of an error"),
         ({"sample": -1}, "it has another sample than any record"),
         ({"seed": 2**60}, "it has another seed than any record"),
