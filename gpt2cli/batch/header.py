@@ -2,20 +2,26 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from importlib import metadata
 from typing import Any
 
 from gpt2cli.config import DraftConfig, ModelConfig, ReportConfig
 from gpt2cli.declarations import options_of
 from gpt2cli.errors import UsageError
-from gpt2cli.loading import LoadedModel
 from gpt2cli.settings import Settings
+from gpt2cli.store.store import StoredModel
 
 Header = Mapping[str, Any]
 
 
 def make_header(
-    settings: Settings, model: LoadedModel, seed: int, from_model: Mapping[str, Any], *, jsonl: bool
+    settings: Settings,
+    stored: StoredModel,
+    seed: int,
+    from_model: Mapping[str, Any],
+    *,
+    jsonl: bool,
+    device: str,
+    versions: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return what must be the same for the run to be resumed.
 
@@ -25,7 +31,6 @@ def make_header(
     of_the_run = {o.field for group in groups for o in options_of(group)}
     of_the_run |= {"seed", "file", "output", "resume", "batch_size", "merge"}
     options = {name: value for name, value in settings.values.items() if name not in of_the_run}
-    stored, engine = model.stored, model.engine
     return {
         "options": options | {"jsonl": jsonl},
         "seed": seed,
@@ -35,8 +40,8 @@ def make_header(
         "source": dict(stored.folder.source),  # what identifies a model that has no revision
         "generation_config": dict(from_model),
         "precision": stored.folder.precision,
-        "device": str(engine.device),
-        "versions": {"gpt2": metadata.version("gpt2"), "onnxruntime": engine.runtime_version},
+        "device": device,
+        "versions": versions,
     }
 
 

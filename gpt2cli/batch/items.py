@@ -124,6 +124,14 @@ class InputReader:
 
 
 @dataclass(frozen=True, slots=True)
+class InputRecord:
+    """A record as it stands in the input."""
+
+    index: int  # in the whole input, from 0
+    data: bytes | PromptError
+
+
+@dataclass(frozen=True, slots=True)
 class BatchItem:
     """One input record: either `prepared`, or an `error`, which is its one result."""
 
@@ -201,7 +209,8 @@ class ItemSource:
         self._parser = parser
         self._shard = shard
         self._taken = 0
-        self._given_back: BatchItem | None = None
+        self._last: InputRecord | None = None
+        self._given_back: InputRecord | None = None
 
     @property
     def ended(self) -> bool:
@@ -215,16 +224,21 @@ class ItemSource:
 
     def take(self, *, wait: bool) -> BatchItem | None:
         """Return the next item; None if there is none now, with `wait` after a short wait."""
+        taken = self.take_record(wait=wait)
+        return None if taken is None else self._parser.parse(taken.data, taken.index)
+
+    def take_record(self, *, wait: bool) -> InputRecord | None:
+        """Return the next record, for another process to parse; None as `take`."""
         if self._given_back is not None:
-            item, self._given_back = self._given_back, None
-            return item
-        record = self._reader.take(wait=wait)
+            taken, self._given_back = self._given_back, None
+            return taken
+        data = self._reader.take(wait=wait)
         # One blank line at a time: between them the caller hears Ctrl-C.
-        if record is None or self._parser.is_blank(record):
+        if data is None or self._parser.is_blank(data):
             return None
-        item = self._parser.parse(record, self._shard.index_of(self._taken))
+        self._last = InputRecord(self._shard.index_of(self._taken), data)
         self._taken += 1
-        return item
+        return self._last
 
     def take_next(self) -> BatchItem | None:
         """Return the next item, however long it takes; None at the end."""
@@ -233,9 +247,9 @@ class ItemSource:
             item = self.take(wait=True)
         return item
 
-    def give_back(self, item: BatchItem) -> None:
-        """Give the item again the next time."""
-        self._given_back = item
+    def give_back(self) -> None:
+        """Give the last item again the next time."""
+        self._given_back = self._last
 
 
 def digest(data: bytes) -> str:

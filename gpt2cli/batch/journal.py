@@ -26,6 +26,7 @@ from gpt2cli.batch.entries import (
 )
 from gpt2cli.batch.header import Header, refuse_difference
 from gpt2cli.batch.items import BatchItem, ItemSource, digest
+from gpt2cli.batch.lines import Line
 from gpt2cli.errors import OutputError
 
 _SUFFIX: Final = ".resume.json"
@@ -54,7 +55,7 @@ class Journal:
         self._clock = clock
         self._sync_at = clock() + _SYNC_SECONDS
 
-    def write(self, result: bytes, item: BatchItem, *, sample: int, failed: bool) -> None:
+    def write(self, result: bytes, item: BatchItem | Line, *, sample: int, failed: bool) -> None:
         """Append a result, one line, of a record; `failed`: it is an error.
 
         Raises:
@@ -218,7 +219,7 @@ def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int
             raise OutputError(fault, _SAME_INPUT, option="resume")
         failed = _match_record(item, entry, journal, results, line_number=lines + 1)
         if failed is None:
-            items.give_back(item)
+            items.give_back()
             break
         done += 1
         errors += failed

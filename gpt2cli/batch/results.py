@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
-from gpt2cli.batch.items import BatchItem, ItemSource
+from gpt2cli.batch.items import BatchItem
 from gpt2cli.generation.drafting import Drafting
 from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, LogitsEngine
 from gpt2cli.generation.loop import Loop
@@ -46,6 +46,19 @@ class Result:
         return self.finish is not None or self.item.prepared is None
 
 
+class Items(Protocol):
+    """Where a run takes its records from."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether no item will come any more."""
+        ...
+
+    def take(self, *, wait: bool) -> BatchItem | None:
+        """Return the next item; None if there is none now, with `wait` after a short wait."""
+        ...
+
+
 class BatchRun:
     """One run over an input. `sink` is called with each result as soon as all before it are done.
 
@@ -54,17 +67,22 @@ class BatchRun:
 
     def __init__(
         self,
-        items: ItemSource,
+        items: Items,
         sink: Callable[[Result], None],
         *,
         slots: int,
         interrupted: Callable[[], bool] = lambda: False,
+        in_order: bool = True,
     ) -> None:
-        """Once `interrupted` says so, no other result begins and those that run are dropped."""
+        """Once `interrupted` says so, no other result begins and those that run are dropped.
+
+        Unless `in_order`, a result does not wait for older ones.
+        """
         self._items = items
         self._sink = sink
         self._window = _WINDOW_PER_SLOT * slots
         self._interrupted = interrupted
+        self._in_order = in_order
         self._current: BatchItem | None = None  # whose samples are being begun
         self._next_sample = 0  # of it
         self._waiting: deque[Result] = deque()  # in order, from the oldest that is not handed on
@@ -138,6 +156,8 @@ class BatchRun:
             self._hand_on()
 
     def _hand_on(self) -> None:
+        if not self._in_order:  # a stable sort; there are some hundreds at most
+            self._waiting = deque(sorted(self._waiting, key=lambda result: not result.done))
         while self._waiting and self._waiting[0].done:  # a later one that is done waits for it
             result = self._waiting.popleft()
             self._waiting_characters -= len(result.item.prompt or "")

@@ -13,6 +13,7 @@ from gpt2cli.batch.entries import Ending
 from gpt2cli.batch.header import make_header
 from gpt2cli.batch.items import InputReader, ItemParser, ItemSource
 from gpt2cli.batch.journal import Journal, journal_path, read_header, resume_output, start_output
+from gpt2cli.batch.lines import make_line
 from gpt2cli.batch.results import BatchRun
 from gpt2cli.batch.shards import ShardPicker
 from gpt2cli.batch.view import BatchView
@@ -23,6 +24,7 @@ from gpt2cli.generation.interfaces import Counts
 from gpt2cli.generation.requests import make_request, prepare
 from gpt2cli.loading import LoadedModel
 from gpt2cli.options import spell_flag
+from gpt2cli.records import describe_versions
 from gpt2cli.sampling.random import draw_seed
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag
@@ -56,8 +58,8 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
             return ExitCode.INTERRUPTED
         notes.note(view.summarise())
         if report.stats:
-            lines = describe_run(view.model, counts, seed=batch.seed, from_model=batch.from_model)
-            notes.report("\n".join([f"batch size {view.model.engine.max_slots}", *lines]))
+            lines = describe_run(batch.model, counts, seed=batch.seed, from_model=batch.from_model)
+            notes.report("\n".join([f"batch size {batch.model.engine.max_slots}", *lines]))
     failed = view.errors or (journal is not None and journal.errors)
     return ExitCode.FAILED if failed else ExitCode.DONE
 
@@ -66,6 +68,7 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
 class _Batch:
     """A batch whose model is loaded and whose output is open."""
 
+    model: LoadedModel
     view: BatchView
     seed: int
     from_model: Mapping[str, Any]  # settings that are the model's own
@@ -126,14 +129,22 @@ def _open_batch(
     if path is None:
         output = open_result(io.output)
     else:
-        header = make_header(settings, model, seed, own.from_model, jsonl=jsonl)
+        header = make_header(
+            settings,
+            model.stored,
+            seed,
+            own.from_model,
+            jsonl=jsonl,
+            device=str(model.engine.device),
+            versions=describe_versions(model),
+        )
         output = (
             start_output(path, header) if before is None else resume_output(path, header, items)
         )
     on_screen = path is None and sys.stdout is not None and sys.stdout.isatty()
     bar = Bar(notes, _find_size(descriptor), hidden=on_screen)  # records are progress enough there
-    view = BatchView(model, items, output, notes, bar, io.as_text)
-    return _Batch(view, seed, own.from_model, picker)
+    view = BatchView(items, output, notes, bar, io.as_text)
+    return _Batch(model, view, seed, own.from_model, picker)
 
 
 def _find_size(descriptor: int) -> int | None:
@@ -172,13 +183,13 @@ def _look_up_texts(settings: Settings, model: LoadedModel, seed: int) -> None:
 
 def _run(batch: _Batch, counts: Counts) -> bool | None:
     """Run to the end; return whether Ctrl-C ended it, None: the reader of a pipe has gone."""
-    view = batch.view
-    model, output = view.model, view.output
+    view, model = batch.view, batch.model
+    output = view.output
     with output, ctrl_c_as_flag() as pressed, view.bar:
         view.show_progress()
         run = BatchRun(
             view.items,
-            view.show,
+            lambda result: view.show(make_line(result, model, as_text=view.as_text)),
             slots=model.engine.max_slots,
             interrupted=lambda: pressed() or output.is_abandoned(),
         )

@@ -1,35 +1,27 @@
 """Writes the results of a batch, one after the other, and counts them."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
 
 from gpt2cli.batch.items import ItemSource
 from gpt2cli.batch.journal import Journal
-from gpt2cli.batch.results import Result
-from gpt2cli.loading import LoadedModel
-from gpt2cli.options import spell_flag
-from gpt2cli.records import format_record, make_error_record, make_record
+from gpt2cli.batch.lines import Line
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import Bar
 from gpt2cli.terminal.result import ResultWriter
-from gpt2cli.terminal.statistics import describe_cut, describe_ending
-
-# One line per completion, so that paste(1) can put it beside its prompt; undone by printf '%b',
-# which takes up to three digits after \0 for a part of it.
-_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0000"})
 
 
 @dataclass(slots=True)
 class BatchView:
     """Takes results in order; each is written and flushed at once."""
 
-    model: LoadedModel
     items: ItemSource
     output: ResultWriter | Journal
     notes: Notes
     bar: Bar
     as_text: bool
+    more: Callable[[], str] = lambda: ""  # to be told of the progress
     records: int = 0
     errors: int = 0
     tokens: int = 0
@@ -37,43 +29,37 @@ class BatchView:
     _hinted: bool = False  # at a space at the end of a prompt
     _started: float = field(default_factory=time.monotonic)
 
-    def show(self, result: Result) -> None:
+    def show(self, line: Line) -> None:
         """Write a result; a note tells an error or a cut prompt if the result itself does not.
 
         Raises:
             BrokenPipeError: if nobody reads any more.
             OutputError: if it cannot be written for another reason.
         """
-        text = format_as_text(result) if self.as_text else format_as_record(result, self.model)
-        error, finish = result.error, result.finish
-        failed = error is not None
+        failed = line.error is not None
         if isinstance(self.output, Journal):
-            self.output.write(text.encode(), result.item, sample=result.sample, failed=failed)
+            self.output.write(line.text.encode(), line, sample=line.sample, failed=failed)
         else:
-            self.output.write(text)
-        cuts = [] if finish is None else describe_cut(finish, self.model.engine.shape.n_positions)
-        told = cuts if error is None else [" ".join(error.split())]
-        for line in told if self.as_text else []:
-            self.notes.note(f"record {result.item.index}: {line}")
-        self._hint(result)
+            self.output.write(line.text)
+        told = line.cuts if line.error is None else [" ".join(line.error.split())]
+        for words in told if self.as_text else []:
+            self.notes.note(f"record {line.index}: {words}")
+        self._hint(line)
         self.records += 1
         self.errors += failed
-        self.tokens += 0 if finish is None else finish.completion_tokens
-        self._cuts += bool(cuts)
+        self.tokens += line.tokens
+        self._cuts += bool(line.cuts)
         self.show_progress()
 
-    def _hint(self, result: Result) -> None:
+    def _hint(self, line: Line) -> None:
         """Hint at the first prompt that ends with a space."""
-        prepared = result.item.prepared
-        if self._hinted or prepared is None or prepared.request.heal:
-            return
-        for line in describe_ending(prepared.request.prompt, heal=spell_flag("heal")):
-            self.notes.note(f"record {result.item.index}: {line}")
+        for hint in [] if self._hinted else line.hints:
+            self.notes.note(f"record {line.index}: {hint}")
             self._hinted = True
 
     def show_progress(self) -> None:
         """Show the progress on a terminal."""
-        told = f"{_count(self.records, 'record')}, {self._rate():.0f} tokens/s"
+        told = f"{_count(self.records, 'record')}, {self._rate():.0f} tokens/s{self.more()}"
         self.bar.show(self.items.bytes_taken, told)
 
     def summarise(self) -> str:
@@ -92,24 +78,6 @@ class BatchView:
 
     def _rate(self) -> float:
         return self.tokens / max(time.monotonic() - self._started, 1e-9)
-
-
-def format_as_record(result: Result, model: LoadedModel) -> str:
-    """Return a result as a line of JSON."""
-    item, finish = result.item, result.finish
-    same: dict[str, Any] = {"sample": result.sample, "model": model, "identity": item.identity}
-    if item.prepared is None or finish is None or finish.error is not None:
-        error = result.error or ""
-        record = make_error_record(item.index, prompt=item.prompt, error=error, **same)
-    else:
-        request, completion = item.prepared.request, result.completion
-        record = make_record(request, completion=completion, finish=finish, **same)
-    return format_record(record)
-
-
-def format_as_text(result: Result) -> str:
-    r"""Return the completion alone as one line, with \n escaped; an error is an empty line."""
-    return f"{'' if result.error else result.completion.translate(_ESCAPES)}\n"
 
 
 def _tell_errors(errors: int) -> str:

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from gpt2cli.batch.header import Header
 from gpt2cli.batch.journal import journal_path, read_header, resume_output, start_output
-from gpt2cli.batch.results import BatchRun
+from gpt2cli.batch.lines import make_line
+from gpt2cli.batch.results import BatchRun, Result
 from gpt2cli.batch.view import BatchView
 from gpt2cli.generation.interfaces import Counts
 from gpt2cli.loading import LoadedModel
@@ -80,7 +81,11 @@ class Job:
             engine = ScriptedEngine(scatter(97, often=[65, 66, 96]), vocab_size=97, max_slots=2)
             notes = Notes(quiet=True)
             with opened:
-                view = BatchView(self.model, items, opened, notes, Bar(notes, None), self.as_text)
-                batch = BatchRun(items, view.show, slots=2)
+                view = BatchView(items, opened, notes, Bar(notes, None), self.as_text)
+
+                def show(result: Result) -> None:
+                    view.show(make_line(result, self.model, as_text=self.as_text))
+
+                batch = BatchRun(items, show, slots=2)
                 batch.run(engine, self.tokenizer, Sampler(), counts=Counts())
             return view.records, len(engine.calls)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from gpt2cli.batch.items import BatchItem
 from gpt2cli.batch.journal import Journal
+from gpt2cli.batch.lines import format_as_record, format_as_text, make_line
 from gpt2cli.batch.results import Result
-from gpt2cli.batch.view import BatchView, format_as_record, format_as_text
+from gpt2cli.batch.view import BatchView
 from gpt2cli.config import GenerationConfig, SamplingConfig
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.interfaces import Finish, FinishReason
@@ -130,9 +131,9 @@ def show(
     notes = Notes(quiet=quiet)
     with fed(b"") as descriptor:
         items = make_source(descriptor, tokenizer)
-        view = BatchView(model, items, output, notes, Bar(notes, None), as_text)
+        view = BatchView(items, output, notes, Bar(notes, None), as_text)
         for result in (finished("é", "\nb"), ERROR):
-            view.show(result)
+            view.show(make_line(result, model, as_text=as_text))
     return view
 
 

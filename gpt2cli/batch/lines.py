@@ -1,0 +1,70 @@
+"""A result as the line that is written, and what there is to tell of it."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpt2cli.batch.items import BatchItem
+from gpt2cli.batch.results import Result
+from gpt2cli.loading import LoadedModel
+from gpt2cli.options import spell_flag
+from gpt2cli.records import format_record, make_error_record, make_record
+from gpt2cli.terminal.statistics import describe_cut, describe_ending
+
+# One line per completion, so that paste(1) can put it beside its prompt; undone by printf '%b',
+# which takes up to three digits after \0 for a part of it.
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0000"})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A result that is ready to be written, wherever it was made."""
+
+    index: int
+    sample: int
+    digest: str  # the digest of the input record
+    text: str  # with its newline
+    error: str | None
+    tokens: int
+    cuts: tuple[str, ...]  # what to tell of a prompt that the model did not see whole
+    hints: tuple[str, ...]  # at a prompt that could be better
+
+
+def make_line(result: Result, model: LoadedModel, *, as_text: bool) -> Line:
+    """Return the line of a result that is done."""
+    item, finish = result.item, result.finish
+    cuts = [] if finish is None else describe_cut(finish, model.engine.shape.n_positions)
+    return Line(
+        index=item.index,
+        sample=result.sample,
+        digest=item.digest,
+        text=format_as_text(result) if as_text else format_as_record(result, model),
+        error=result.error,
+        tokens=0 if finish is None else finish.completion_tokens,
+        cuts=tuple(cuts),
+        hints=tuple(_find_hints(item)),
+    )
+
+
+def _find_hints(item: BatchItem) -> list[str]:
+    prepared = item.prepared
+    if prepared is None or prepared.request.heal:
+        return []
+    return describe_ending(prepared.request.prompt, heal=spell_flag("heal"))
+
+
+def format_as_record(result: Result, model: LoadedModel) -> str:
+    """Return a result as a line of JSON."""
+    item, finish = result.item, result.finish
+    same: dict[str, Any] = {"sample": result.sample, "model": model, "identity": item.identity}
+    if item.prepared is None or finish is None or finish.error is not None:
+        error = result.error or ""
+        record = make_error_record(item.index, prompt=item.prompt, error=error, **same)
+    else:
+        request, completion = item.prepared.request, result.completion
+        record = make_record(request, completion=completion, finish=finish, **same)
+    return format_record(record)
+
+
+def format_as_text(result: Result) -> str:
+    r"""Return the completion alone as one line, with \n escaped; an error is an empty line."""
+    return f"{'' if result.error else result.completion.translate(_ESCAPES)}\n"
