@@ -80,6 +80,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "gpt2cli.config": (*_TENSORS, "os", "pathlib", "gpt2cli.settings", *_SHOWN),
     "gpt2cli.settings": (*_TENSORS, "os", "pathlib", *_LOOP, *_SHOWN),
     "gpt2cli.user_settings": (*_TENSORS, *_LOOP, *_STORE, *_SHOWN),
+    "gpt2cli.resumable": (*_TENSORS, "tokenizers", *_ENGINE, *_LOOP, *_SHOWN),
     "gpt2cli.spelling": (*_TENSORS, "gpt2cli", "tokenizers", *_SHOWN),
     "gpt2cli.scoring": (
         *(*_TENSORS, *_SYSTEM, "tokenizers"),
@@ -99,7 +100,9 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
 _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "export": ("export", "gpt2cli.store"),
     **{room: (room, "gpt2cli.app") for room in _ROOMS},
-    "gpt2cli.terminal": (*_ROOMS, "gpt2cli.app", "gpt2cli.__main__", "gpt2cli.terminal"),
+    "gpt2cli.terminal": (
+        *(*_ROOMS, "gpt2cli.app", "gpt2cli.__main__", "gpt2cli.terminal", "gpt2cli.resumable"),
+    ),
     "gpt2cli.app": ("gpt2cli.__main__",),
     "huggingface_hub": ("gpt2cli.store",),
     "safetensors": ("export.safetensors_file",),

@@ -16,11 +16,11 @@ from export.special_tokens import read_token_files
 from export.tensorflow_steps import choose_name
 from export.tokenizer import read_tokenizer
 from gpt2cli import user_settings
-from gpt2cli.batch.journal import read_header
 from gpt2cli.chat.conversation import SessionFile, read_conversation
 from gpt2cli.errors import Gpt2Error
 from gpt2cli.model_folder import read_manifest
 from gpt2cli.options import read_schema
+from gpt2cli.resumable.journal import read_header
 from gpt2cli.store.hub_files import find_missing
 from gpt2cli.store.memory import DefaultMemory, read_commit, recall_default
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpt2cli.batch.shards import WHOLE, Shard
 from gpt2cli.config import MOST_SLOTS, REPORT
 from gpt2cli.declarations import option
 from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import Kind, Range, one_of
+from gpt2cli.resumable.shards import WHOLE, Shard
 
 _TEXT: Final = "text"
 _SHARD: Final = Kind(

@@ -1,6 +1,5 @@
 """A result as the line that is written, and what there is to tell of it."""
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from gpt2cli.batch.items import BatchItem
@@ -8,25 +7,12 @@ from gpt2cli.batch.results import Result
 from gpt2cli.loading import LoadedModel
 from gpt2cli.options import spell_flag
 from gpt2cli.records import format_record, make_error_record, make_record
+from gpt2cli.resumable.input import Line
 from gpt2cli.terminal.statistics import describe_cut, describe_ending
 
 # One line per completion, so that paste(1) can put it beside its prompt; undone by printf '%b',
 # which takes up to three digits after \0 for a part of it.
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "\\0000"})
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A result that is ready to be written, wherever it was made."""
-
-    index: int
-    sample: int
-    digest: str  # the digest of the input record
-    text: str  # with its newline
-    error: str | None
-    tokens: int
-    cuts: tuple[str, ...]  # what to tell of a prompt that the model did not see whole
-    hints: tuple[str, ...]  # at a prompt that could be better
 
 
 def make_line(result: Result, model: LoadedModel, *, as_text: bool) -> Line:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from gpt2cli.batch.config import InputOutput
-from gpt2cli.batch.entries import (
+from gpt2cli.config import ReportConfig
+from gpt2cli.errors import ExitCode, OutputError, UsageError
+from gpt2cli.resumable.entries import (
     LONGEST_ENTRY,
     LONGEST_RESULT,
     Ending,
@@ -19,12 +21,10 @@ from gpt2cli.batch.entries import (
     parse_header,
     read_line,
 )
-from gpt2cli.batch.header import Header, find_difference
-from gpt2cli.batch.items import digest
-from gpt2cli.batch.journal import journal_path
-from gpt2cli.batch.shards import GROUP, Shard
-from gpt2cli.config import ReportConfig
-from gpt2cli.errors import ExitCode, OutputError, UsageError
+from gpt2cli.resumable.header import Header, find_difference
+from gpt2cli.resumable.input import digest
+from gpt2cli.resumable.journal import journal_path
+from gpt2cli.resumable.shards import GROUP, Shard
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import open_result, refuse_overwriting
 

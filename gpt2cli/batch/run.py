@@ -1,38 +1,39 @@
 """Runs a batch: opens its input, model and output, and writes each result as it comes."""
 
-import os
-import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gpt2cli.batch.config import InputOutput
-from gpt2cli.batch.entries import Ending
-from gpt2cli.batch.header import make_header
-from gpt2cli.batch.items import InputReader, ItemParser, ItemSource
-from gpt2cli.batch.journal import Journal, journal_path, read_header, resume_output, start_output
+from gpt2cli.batch.items import ItemParser
 from gpt2cli.batch.lines import make_line
 from gpt2cli.batch.results import BatchRun
-from gpt2cli.batch.shards import ShardPicker
-from gpt2cli.batch.view import BatchView
 from gpt2cli.config import BeamConfig, DraftConfig, ModelConfig, Overflow, ReportConfig
 from gpt2cli.draft_loading import load_with_draft
-from gpt2cli.errors import ExitCode, PromptError, UsageError
+from gpt2cli.errors import ExitCode
 from gpt2cli.generation.interfaces import Counts
 from gpt2cli.generation.requests import make_request, prepare
 from gpt2cli.loading import LoadedModel
 from gpt2cli.options import spell_flag
 from gpt2cli.records import describe_versions
+from gpt2cli.resumable.entries import Ending
+from gpt2cli.resumable.files import find_resumable, find_size, open_input
+from gpt2cli.resumable.header import make_header
+from gpt2cli.resumable.input import InputReader, ItemSource
+from gpt2cli.resumable.journal import Journal, open_journal, read_header
+from gpt2cli.resumable.shards import ShardPicker
+from gpt2cli.resumable.view import RunView
 from gpt2cli.sampling.random import draw_seed
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import Bar
-from gpt2cli.terminal.result import ResultWriter, is_direct, open_result, refuse_overwriting
+from gpt2cli.terminal.result import open_result
 from gpt2cli.terminal.statistics import describe_run
 from gpt2cli.text_input import find_stdin
+
+_EXAMPLE: Final = "cat prompts.txt | gpt2 batch"
 
 
 def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
@@ -43,7 +44,7 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
     """
     report = settings.make(ReportConfig)
     with Notes(quiet=report.quiet) as notes:
-        descriptor = _open_input(file, stdin=find_stdin())
+        descriptor = open_input(file, stdin=find_stdin(), what="prompts", example=_EXAMPLE)
         jsonl = io.jsonl or (file or "").endswith(".jsonl")
         batch = _open_batch(descriptor, settings, io, notes, jsonl=jsonl)
         view, journal = batch.view, batch.journal
@@ -69,7 +70,7 @@ class _Batch:
     """A batch whose model is loaded and whose output is open."""
 
     model: LoadedModel
-    view: BatchView
+    view: RunView
     seed: int
     from_model: Mapping[str, Any]  # settings that are the model's own
     picker: ShardPicker | None  # of the shard that runs, if it is one
@@ -80,24 +81,10 @@ class _Batch:
         return self.view.output if isinstance(self.view.output, Journal) else None
 
 
-def _open_input(file: str | None, *, stdin: int | None) -> int:
-    """Open FILE, or stdin where there is none or it is `-`."""
-    if file is None or file == "-":
-        if stdin is None or (file is None and os.isatty(stdin)):
-            raise UsageError("expected prompts, for example: cat prompts.txt | gpt2 batch")
-        return stdin
-    try:
-        descriptor = os.open(file, os.O_RDONLY)
-        os.read(descriptor, 0)  # a folder can be opened, but not read
-    except OSError as error:
-        raise PromptError(f"cannot read {file}: {error.strerror}") from error
-    return descriptor
-
-
 def _open_batch(
     descriptor: int, settings: Settings, io: InputOutput, notes: Notes, *, jsonl: bool
 ) -> _Batch:
-    path = _find_resumable(descriptor, io)
+    path = find_resumable(descriptor, io.output, resume=io.resume)
     before = read_header(path) if path is not None and io.resume else None
     seed = settings.values["seed"]
     if seed is None:
@@ -125,48 +112,20 @@ def _open_batch(
     picker = None if io.shard is None else ShardPicker(io.own_shard, parser.is_blank)
     reader = InputReader(descriptor, terminator=terminator, wants=picker or (lambda record: True))
     items = ItemSource(reader, parser, io.own_shard)
-    output: ResultWriter | Journal
-    if path is None:
-        output = open_result(io.output)
-    else:
-        header = make_header(
-            settings,
-            model.stored,
-            seed,
-            own.from_model,
-            jsonl=jsonl,
-            device=str(model.engine.device),
-            versions=describe_versions(model),
-        )
-        output = (
-            start_output(path, header) if before is None else resume_output(path, header, items)
-        )
+    header = make_header(
+        settings,
+        model.stored,
+        seed,
+        own.from_model,
+        jsonl=jsonl,
+        device=str(model.engine.device),
+        versions=describe_versions(model),
+    )
+    output = open_result(io.output) if path is None else open_journal(path, before, header, items)
     on_screen = path is None and sys.stdout is not None and sys.stdout.isatty()
-    bar = Bar(notes, _find_size(descriptor), hidden=on_screen)  # records are progress enough there
-    view = BatchView(items, output, notes, bar, io.as_text)
+    bar = Bar(notes, find_size(descriptor), hidden=on_screen)  # records are progress enough there
+    view = RunView(items, output, notes, bar, io.as_text)
     return _Batch(model, view, seed, own.from_model, picker)
-
-
-def _find_size(descriptor: int) -> int | None:
-    """Return the size of a regular file, in bytes."""
-    status = os.fstat(descriptor)
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def _find_resumable(descriptor: int, io: InputOutput) -> Path | None:
-    """Return the file for results of a run that can be resumed; None if they go elsewhere.
-
-    Raises:
-        UsageError: if it is the input, or there is none to resume.
-    """
-    path = io.output
-    if path is None or is_direct(path):
-        if io.resume:
-            raise UsageError(f"{path} is not a file that can be continued", option="resume")
-        return None
-    for written in (path, journal_path(path)):  # the input may be an old journal too
-        refuse_overwriting(written, [], stdin=descriptor)
-    return path
 
 
 def _look_up_texts(settings: Settings, model: LoadedModel, seed: int) -> None:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from gpt2cli.batch.items import InputReader
 from gpt2cli.errors import PromptError
+from gpt2cli.resumable.input import InputReader
 
 _ENDS_AFTER: Final = 1.0
 HANGS_AFTER: Final = 60.0  # seconds; far above what anything here takes

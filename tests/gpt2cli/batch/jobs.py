@@ -4,13 +4,13 @@ import pathlib
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpt2cli.batch.header import Header
-from gpt2cli.batch.journal import journal_path, read_header, resume_output, start_output
 from gpt2cli.batch.lines import make_line
 from gpt2cli.batch.results import BatchRun, Result
-from gpt2cli.batch.view import BatchView
 from gpt2cli.generation.interfaces import Counts
 from gpt2cli.loading import LoadedModel
+from gpt2cli.resumable.header import Header
+from gpt2cli.resumable.journal import journal_path, read_header, resume_output, start_output
+from gpt2cli.resumable.view import RunView
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import Bar
@@ -81,7 +81,7 @@ class Job:
             engine = ScriptedEngine(scatter(97, often=[65, 66, 96]), vocab_size=97, max_slots=2)
             notes = Notes(quiet=True)
             with opened:
-                view = BatchView(items, opened, notes, Bar(notes, None), self.as_text)
+                view = RunView(items, opened, notes, Bar(notes, None), self.as_text)
 
                 def show(result: Result) -> None:
                     view.show(make_line(result, self.model, as_text=self.as_text))

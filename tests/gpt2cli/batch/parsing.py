@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpt2cli.batch.items import BatchItem, InputReader, ItemParser, ItemSource
+from gpt2cli.batch.items import BatchItem, ItemParser
 from gpt2cli.config import OF_A_PROMPT
 from gpt2cli.declarations import options_of
 from gpt2cli.model_folder import ModelShape
+from gpt2cli.resumable.input import InputReader, ItemSource
 from gpt2cli.settings import Given, Settings
 from gpt2cli.tokenizer import Tokenizer
 
@@ -37,10 +38,10 @@ def make_parser(
     )
 
 
-def make_source(descriptor: int, tokenizer: Tokenizer, **options: Any) -> ItemSource:
+def make_source(descriptor: int, tokenizer: Tokenizer, **options: Any) -> ItemSource[BatchItem]:
     """Return the items of a descriptor's records; `options` are those of `make_parser`."""
     return ItemSource(InputReader(descriptor), make_parser(tokenizer, **options))
 
 
-def take_all(source: ItemSource) -> list[BatchItem]:
+def take_all(source: ItemSource[BatchItem]) -> list[BatchItem]:
     return list(iter(source.take_next, None))

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.batch.items import BatchItem
-from gpt2cli.batch.journal import Journal, start_output
 from gpt2cli.errors import OutputError, UsageError
+from gpt2cli.resumable.input import Line
+from gpt2cli.resumable.journal import Journal, start_output
 from tests.gpt2cli.batch.jobs import HEADER, RECORDS, RESULTS, Job
 
-ITEM = BatchItem(2, "aaaabbbbccccdddd")
+FAILED = Line(2, 0, "aaaabbbbccccdddd", "0123456789\n", "no text")
+DONE = Line(2, 0, "aaaabbbbccccdddd", "x\n", None)
 # The digest is that of `echo 0123456789 | sha256sum`.
 ENTRY = b'[2, 0, "aaaabbbbccccdddd", "c67c199595622dfb", true]\n'
 
@@ -175,7 +176,7 @@ def test_a_write_that_takes_a_part_is_gone_on_with() -> None:
     """As on a disk that is nearly full, or in one interrupted by a signal."""
     output, journal = NarrowFile(100, 3), NarrowFile(100, 1)
     opened = Journal(output, journal)  # type: ignore[arg-type]  # as a file without a buffer
-    opened.write(b"0123456789\n", ITEM, sample=0, failed=True)
+    opened.write(FAILED)
     assert (output.written, journal.written) == (b"0123456789\n", ENTRY)
 
 
@@ -184,7 +185,7 @@ def test_a_full_disk_is_an_error_that_tells_how_to_go_on(room: int, journal_room
     """Wherever it is met; a part that was written does no harm."""
     opened = Journal(NarrowFile(room, 9), NarrowFile(journal_room, 9))  # type: ignore[arg-type]
     with pytest.raises(OutputError) as error:
-        opened.write(b"0123456789\n", ITEM, sample=0, failed=True)
+        opened.write(FAILED)
     assert str(error.value) == (
         "cannot write the result: No space left on device; resume continues from here"
     )
@@ -196,7 +197,7 @@ def test_what_is_written_goes_to_both_files_at_once(job: Job) -> None:
         header = job.journal.read_bytes()
         assert json.loads(header) == HEADER
         assert job.files == (b"", header)
-        opened.write(b"0123456789\n", ITEM, sample=0, failed=True)
+        opened.write(FAILED)
         assert job.files == (b"0123456789\n", header + ENTRY)
 
 
@@ -249,7 +250,7 @@ class TestFlushing:
             opened = Journal(output, journal, clock=lambda: now)
             for step in range(11):
                 now = step / 2
-                opened.write(b"x\n", ITEM, sample=0, failed=False)
+                opened.write(DONE)
         assert synced[::2] == flushed
 
     def test_a_disk_that_fails_at_the_end_is_an_error(
@@ -305,7 +306,7 @@ class TestOnPosix:
     def test_a_file_that_another_run_writes_is_refused(self, job: Job, resume: bool) -> None:
         """Untouched; when the other one has ended, even by a kill, it is free."""
         with start_output(job.output, HEADER) as opened:
-            opened.write(b"x\n", ITEM, sample=0, failed=False)
+            opened.write(DONE)
             before = job.files
             with pytest.raises(OutputError, match=r"another process is writing .*/out$"):
                 job.run(resume=resume)
@@ -318,7 +319,7 @@ class TestOnPosix:
     ) -> None:
         """By a link of either kind: the file is taken, not its name."""
         with start_output(job.output, HEADER) as opened:
-            opened.write(b"x\n", ITEM, sample=0, failed=False)
+            opened.write(DONE)
             other = job.output.with_name("other")
             link(job.output, other)
             with pytest.raises(OutputError, match=r"another process is writing .*/other$"):

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt2cli.batch.items import BatchItem
-from gpt2cli.batch.journal import Journal
 from gpt2cli.batch.lines import format_as_record, format_as_text, make_line
 from gpt2cli.batch.results import Result
-from gpt2cli.batch.view import BatchView
 from gpt2cli.config import GenerationConfig, SamplingConfig
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.interfaces import Finish, FinishReason
 from gpt2cli.generation.requests import PreparedRequest, Request
 from gpt2cli.loading import LoadedModel
+from gpt2cli.resumable.journal import Journal
+from gpt2cli.resumable.view import RunView
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import Bar
 from gpt2cli.terminal.result import ResultWriter
@@ -126,12 +126,12 @@ def show(
     *,
     as_text: bool,
     quiet: bool = False,
-) -> BatchView:
+) -> RunView:
     """Show a sample and an error; return the view, which has counted them."""
     notes = Notes(quiet=quiet)
     with fed(b"") as descriptor:
         items = make_source(descriptor, tokenizer)
-        view = BatchView(items, output, notes, Bar(notes, None), as_text)
+        view = RunView(items, output, notes, Bar(notes, None), as_text)
         for result in (finished("é", "\nb"), ERROR):
             view.show(make_line(result, model, as_text=as_text))
     return view

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.batch.items import LONGEST_RECORD, InputReader
 from gpt2cli.errors import PromptError
+from gpt2cli.resumable.input import LONGEST_RECORD, InputReader
 from tests.gpt2cli.batch.feeding import HANGS_AFTER, fed, feeding, read_all
 
 

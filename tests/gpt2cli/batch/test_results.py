@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.batch.items import InputReader, ItemSource
 from gpt2cli.batch.results import BatchRun, Result
 from gpt2cli.errors import OutputError, PromptError
 from gpt2cli.generation.interfaces import Counts
+from gpt2cli.resumable.input import InputReader, ItemSource
 from gpt2cli.sampling.history import History
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpt2cli.batch.journal import resume_output, start_output
 from gpt2cli.errors import OutputError
+from gpt2cli.resumable.journal import resume_output, start_output
 from tests.gpt2cli.batch.feeding import fed
 from tests.gpt2cli.batch.jobs import HEADER, RECORDS, RESULTS, Job
 from tests.gpt2cli.batch.parsing import make_source

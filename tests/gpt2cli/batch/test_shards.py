@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import Result
 
-from gpt2cli.batch.shards import GROUP, Shard
+from gpt2cli.resumable.shards import GROUP, Shard
 from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 

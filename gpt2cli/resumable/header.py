@@ -16,23 +16,23 @@ Header = Mapping[str, Any]
 def make_header(
     settings: Settings,
     stored: StoredModel,
-    seed: int,
+    seed: int | None,
     from_model: Mapping[str, Any],
     *,
-    jsonl: bool,
     device: str,
     versions: Mapping[str, str],
+    **others: Any,
 ) -> dict[str, Any]:
-    """Return what must be the same for the run to be resumed.
+    """Return what must be the same for the run to be resumed; `others` are found, not asked for.
 
     Of the options it is what changes the results, or how they are written; not how fast or where.
     """
     groups = (ModelConfig, DraftConfig, ReportConfig)
     of_the_run = {o.field for group in groups for o in options_of(group)}
-    of_the_run |= {"seed", "file", "output", "resume", "batch_size", "merge"}
+    of_the_run |= {"seed", "file", "output", "stdin", "resume", "batch_size", "merge"}
     options = {name: value for name, value in settings.values.items() if name not in of_the_run}
     return {
-        "options": options | {"jsonl": jsonl},
+        "options": options | others,
         "seed": seed,
         "model": stored.name,
         "revision": stored.revision,

@@ -1,22 +1,22 @@
-"""Writes the results of a batch, one after the other, and counts them."""
+"""Writes the results of a run, one after the other, and counts them."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from gpt2cli.batch.items import ItemSource
-from gpt2cli.batch.journal import Journal
-from gpt2cli.batch.lines import Line
+from gpt2cli.resumable.input import ItemSource, Line
+from gpt2cli.resumable.journal import Journal
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.progress import Bar
 from gpt2cli.terminal.result import ResultWriter
 
 
 @dataclass(slots=True)
-class BatchView:
+class RunView:
     """Takes results in order; each is written and flushed at once."""
 
-    items: ItemSource
+    items: ItemSource[Any]
     output: ResultWriter | Journal
     notes: Notes
     bar: Bar
@@ -36,9 +36,8 @@ class BatchView:
             BrokenPipeError: if nobody reads any more.
             OutputError: if it cannot be written for another reason.
         """
-        failed = line.error is not None
         if isinstance(self.output, Journal):
-            self.output.write(line.text.encode(), line, sample=line.sample, failed=failed)
+            self.output.write(line)
         else:
             self.output.write(line.text)
         told = line.cuts if line.error is None else [" ".join(line.error.split())]
@@ -46,7 +45,7 @@ class BatchView:
             self.notes.note(f"record {line.index}: {words}")
         self._hint(line)
         self.records += 1
-        self.errors += failed
+        self.errors += line.error is not None
         self.tokens += line.tokens
         self._cuts += bool(line.cuts)
         self.show_progress()

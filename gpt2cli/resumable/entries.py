@@ -1,11 +1,12 @@
 """The lines of a journal: a header, an entry for each result, and of a shard an ending."""
 
 from pathlib import Path
+from types import NoneType
 from typing import BinaryIO, Final, NamedTuple, Self
 
 from export.small_files import ReadError, parse_json
-from gpt2cli.batch.header import Header
 from gpt2cli.errors import OutputError
+from gpt2cli.resumable.header import Header
 
 # Bytes of a line, so that a file that holds none is not read whole. What is longer is torn.
 LONGEST_ENTRY: Final = 1 << 24  # the header may hold a schema
@@ -67,7 +68,7 @@ def parse_header(line: bytes, path: Path) -> Header | None:
     try:
         header = parse_json(line)
         parts = header["options"], header["versions"], header["seed"]
-        fits = tuple(map(type, parts)) == (dict, dict, int)
+        fits = tuple(map(type, parts)) in ((dict, dict, int), (dict, dict, NoneType))
     except (ReadError, TypeError, KeyError):
         fits = False
     if not fits:

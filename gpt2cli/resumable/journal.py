@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import BinaryIO, Final, Self
 
 from export.whole import lock, sync_folder
-from gpt2cli.batch.entries import (
+from gpt2cli.errors import OutputError
+from gpt2cli.resumable.entries import (
     LONGEST_ENTRY,
     LONGEST_RESULT,
     Ending,
@@ -24,10 +25,8 @@ from gpt2cli.batch.entries import (
     is_torn,
     parse_header,
 )
-from gpt2cli.batch.header import Header, refuse_difference
-from gpt2cli.batch.items import BatchItem, ItemSource, digest
-from gpt2cli.batch.lines import Line
-from gpt2cli.errors import OutputError
+from gpt2cli.resumable.header import Header, refuse_difference
+from gpt2cli.resumable.input import Item, ItemSource, ItemT, Line, digest
 
 _SUFFIX: Final = ".resume.json"
 _SYNC_SECONDS: Final = 1.0
@@ -55,13 +54,14 @@ class Journal:
         self._clock = clock
         self._sync_at = clock() + _SYNC_SECONDS
 
-    def write(self, result: bytes, item: BatchItem | Line, *, sample: int, failed: bool) -> None:
-        """Append a result, one line, of a record; `failed`: it is an error.
+    def write(self, line: Line) -> None:
+        """Append a result.
 
         Raises:
             OutputError: if it cannot be written; what was written before can be resumed.
         """
-        entry = Entry(item.index, sample, item.digest, digest(result), failed)
+        result, failed = line.text.encode(), line.error is not None
+        entry = Entry(line.index, line.sample, line.digest, digest(result), failed)
         # Entry first: a result without one could not be told from another program's line.
         _write_all(self._journal, f"{json.dumps(entry)}\n".encode())
         _write_all(self._output, result)
@@ -140,7 +140,7 @@ def start_output(output: Path, header: Header) -> Journal:
         return Journal(results, journal)
 
 
-def resume_output(output: Path, header: Header, items: ItemSource) -> Journal:
+def resume_output(output: Path, header: Header, items: ItemSource[ItemT]) -> Journal:
     """Continue a run: match what was done with the input, and cut off what is incomplete.
 
     Takes the records that are done from `items`.
@@ -162,6 +162,19 @@ def resume_output(output: Path, header: Header, items: ItemSource) -> Journal:
             file.truncate(end)
             file.seek(end)
         return Journal(results, journal, done=done, errors=errors)
+
+
+def open_journal(
+    output: Path, before: Header | None, header: Header, items: ItemSource[ItemT]
+) -> Journal:
+    """Begin a run, or continue the one that was `before`, if there is one.
+
+    Raises:
+        UsageError, OutputError: as `start_output` and `resume_output`.
+    """
+    if before is None:
+        return start_output(output, header)
+    return resume_output(output, header, items)
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
@@ -202,7 +215,7 @@ def _open_unchanged(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "r+b", buffering=0)
 
 
-def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int, int]:
+def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource[ItemT]) -> tuple[int, int]:
     """Return how many records are done, and how many of them are errors.
 
     Leaves both files where the next record begins: where a result is torn or missing, if any is.
@@ -231,7 +244,7 @@ def _match(journal: BinaryIO, results: BinaryIO, items: ItemSource) -> tuple[int
 
 
 def _match_record(
-    item: BatchItem, first: Entry, journal: BinaryIO, results: BinaryIO, *, line_number: int
+    item: Item, first: Entry, journal: BinaryIO, results: BinaryIO, *, line_number: int
 ) -> bool | None:
     """Return whether a record with this first entry is an error; None if it is not all there."""
     failed = False

@@ -1,0 +1,1 @@
+"""Runs over an input of many records, in order, which go on after a kill."""
