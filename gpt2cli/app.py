@@ -21,6 +21,7 @@ from gpt2cli.models import models
 from gpt2cli.options import Command, spell_flag
 from gpt2cli.replay.command import replay
 from gpt2cli.score.command import score
+from gpt2cli.serve.command import serve
 from gpt2cli.terminal.notes import PROGRAM, end_line, write_error
 from gpt2cli.tokens import tokens
 
@@ -132,6 +133,7 @@ app = typer.Typer(
 app.command(cls=Command, rich_help_panel=_TEXT)(generate)
 app.command(cls=Command, rich_help_panel=_TEXT)(chat)
 app.command(cls=Command, rich_help_panel=_TEXT)(batch)
+app.command(cls=Command, rich_help_panel=_TEXT)(serve)
 app.command(cls=Command, rich_help_panel=_TEXT)(replay)
 app.command(cls=Command, rich_help_panel=_TEXT)(score)
 app.command(cls=Command, rich_help_panel=_TEXT)(tokens)

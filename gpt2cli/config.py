@@ -359,6 +359,14 @@ def stdin_option() -> Any:
     )  # fmt: skip
 
 
+def batch_size_option(help: str) -> Any:  # noqa: A002
+    """Declare --batch-size, with a command's own help."""
+    return option(
+        None, help, REPORT,
+        within=Range(1, MOST_SLOTS), auto=AUTO, usual="auto: by cores and memory",
+    )  # fmt: skip
+
+
 def output_option(help: str = "Write the result to FILE, whole or not at all; - is stdout.") -> Any:  # noqa: A002
     """Declare --output."""
     return option(None, help, REPORT, short="-o", usual="stdout")

@@ -109,12 +109,19 @@ def _find_windows(length: int, *, size: int, stride: int) -> Iterator[tuple[int,
 
 
 def score(
-    engine: LogitsEngine, ids: Sequence[int], *, bos_token_id: int | None, stride: int, top: int = 0
+    engine: LogitsEngine,
+    ids: Sequence[int],
+    *,
+    bos_token_id: int | None,
+    stride: int,
+    top: int = 0,
+    slot: int = 0,
 ) -> Generator[list[TokenLogprob], None, None]:
-    """Yield the scores of a text's tokens, in order, some at a time; slot 0 of the engine is used.
+    """Yield the scores of a text's tokens, in order, some at a time.
 
-    The text stands after BOS; if the model has none, its first token has no score. The logits of 64
-    positions at most are in memory at once. Closing the iterator stops all work.
+    `slot`: the engine's next free one. The text stands after BOS; if the model has none, its first
+    token has no score. The logits of 64 positions at most are in memory at once. Closing the
+    iterator stops all work.
 
     Raises:
         ModelError: if the logits hold NaN or infinities.
@@ -123,11 +130,15 @@ def score(
     if bos_token_id is None and ids:
         yield [TokenLogprob(ids[0], None)]
     for window in _find_windows(len(sequence), size=engine.shape.n_positions, stride=stride):
-        yield from _score_window(engine, sequence, window, top)
+        yield from _score_window(engine, sequence, window, top, slot)
 
 
 def _score_window(
-    engine: LogitsEngine, sequence: Sequence[int], window: tuple[int, int, int], top: int
+    engine: LogitsEngine,
+    sequence: Sequence[int],
+    window: tuple[int, int, int],
+    top: int,
+    slot: int,
 ) -> Iterator[list[TokenLogprob]]:
     """Feed a window piece by piece, the first one with all of the context."""
     fed, scored, end = window
@@ -137,11 +148,11 @@ def _score_window(
             # The token before a target is the last that is fed for it; the window's last never is.
             piece = sequence[fed : first + len(targets) - 1]
             positions = range(len(piece) - len(targets), len(piece))
-            logits = engine.extend(0, piece, positions)  # [K, V]
+            logits = engine.extend(slot, piece, positions)  # [K, V]
             fed += len(piece)
             yield find_logprobs(logits, targets, top)
     finally:
-        engine.free(0)
+        engine.free(slot)
 
 
 class JoiningEngine(LogitsEngine, Protocol):

@@ -1,6 +1,7 @@
 """Text to ids and back. Long texts are encoded in pieces, to the same ids as the whole."""
 
 import functools
+import threading
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -52,6 +53,7 @@ class Tokenizer:
         except Exception as error:  # tokenizers raises bare Exception
             raise ModelError(f"{folder.tokenizer_file} cannot be read: {error}") from error
         self._file = folder.tokenizer_file
+        self._switching = threading.Lock()
         self._vocab_size = folder.shape.vocab_size
         self._cutter = make_cutter(self._tokenizer)
         self._prefixing = _find_prefixing(self._tokenizer)
@@ -118,15 +120,15 @@ class Tokenizer:
         return ids
 
     def _encode_piece(self, piece: str, *, allow_special: bool, begins: bool) -> list[int]:
-        # Switches of the whole tokenizer, so they are set for each piece.
-        self._tokenizer.encode_special_tokens = not allow_special
-        for step in self._prefixing:
-            step.add_prefix_space = begins
-        try:
-            with panics_caught():
-                ids: list[int] = self._tokenizer.encode(piece, add_special_tokens=False).ids
-        except PanicError as error:
-            raise ModelError(f"{self._file} is damaged ({error}); export again") from error
+        with self._switching:  # of the whole tokenizer, which several threads may use
+            self._tokenizer.encode_special_tokens = not allow_special
+            for step in self._prefixing:
+                step.add_prefix_space = begins
+            try:
+                with panics_caught():
+                    ids: list[int] = self._tokenizer.encode(piece, add_special_tokens=False).ids
+            except PanicError as error:
+                raise ModelError(f"{self._file} is damaged ({error}); export again") from error
         return ids
 
     def _check_ids(self, ids: Sequence[int]) -> None:

@@ -28,7 +28,7 @@ _TOKENIZER: Final = ("gpt2cli.tokenizer",)
 _ROOMS: Final = (
     *("gpt2cli.batch", "gpt2cli.bench", "gpt2cli.chat", "gpt2cli.config_command", "gpt2cli.doctor"),
     *("gpt2cli.export_command", "gpt2cli.generate", "gpt2cli.models"),
-    *("gpt2cli.replay", "gpt2cli.score", "gpt2cli.tokens"),
+    *("gpt2cli.replay", "gpt2cli.score", "gpt2cli.serve", "gpt2cli.tokens"),
 )
 
 # Module, with all that lies in it -> what it must never import, with all that lies in that.
@@ -118,6 +118,8 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "typer": (*_ROOMS, "gpt2cli.app", "gpt2cli.options"),
     "rich": ("gpt2cli.terminal",),
     "prompt_toolkit": ("gpt2cli.chat.prompt",),
+    "starlette": ("gpt2cli.serve",),
+    "uvicorn": ("gpt2cli.serve.listening",),
     "tomllib": ("export.small_files",),
     "tomlkit": ("gpt2cli.user_settings",),
 }

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpt2cli.config import MOST_SLOTS, REPORT
+from gpt2cli.config import REPORT, batch_size_option
 from gpt2cli.declarations import option
 from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import Kind, Range, one_of
+from gpt2cli.option_kinds import Kind, one_of
 from gpt2cli.resumable.shards import WHOLE, Shard
 
 _TEXT: Final = "text"
@@ -41,10 +41,7 @@ class InputOutput:
     resume: bool = option(
         False, "Continue the run that was writing to --output. Default: start over.", REPORT
     )
-    batch_size: int | None = option(
-        None, "How many records run at once.", REPORT,
-        within=Range(1, MOST_SLOTS), auto="auto", usual="auto: by cores and memory",
-    )  # fmt: skip
+    batch_size: int | None = batch_size_option("How many records run at once.")
     shard: str | None = option(
         None, "Run shard I of N of the input only, such as 2/8, with --seed: every N-th group of "
         "records. --merge puts the outputs together.", REPORT, kind=_SHARD, usual="all of it",

@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from export.small_files import ReadError, decode, find_half_pair, parse_json
-from gpt2cli.config import OF_A_PROMPT
-from gpt2cli.declarations import options_of
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
 from gpt2cli.generation.requests import PreparedRequest, Request, make_request, prepare
 from gpt2cli.model_folder import ModelShape
+from gpt2cli.prompt_options import OPTIONS, read_options
 from gpt2cli.resumable.input import digest
 from gpt2cli.sampling.random import seed_of
-from gpt2cli.settings import Given, Settings
+from gpt2cli.settings import Settings
 from gpt2cli.tokenizer import Tokenizer
 
 _BLANK: Final = codecs.BOM_UTF8 + b" \t\r\n"
-_OPTIONS: Final = {option.field: option for group in OF_A_PROMPT for option in options_of(group)}
-_KNOWN: Final = _OPTIONS.keys() | {"prompt", "id"}
+_KNOWN: Final = OPTIONS.keys() | {"prompt", "id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +78,7 @@ class ItemParser:
 
     def _build(self, prompt: str, record: Mapping[str, Any], index: int) -> Request:
         """Build the request: the record's values, else the command line's, else the model's."""
+        refuse_unknown(record)
         own = read_options(record)
         # A seed of its own, so that no text depends on the records around it.
         seed = own["seed"].value if "seed" in own else seed_of(self.run_seed, index)
@@ -90,20 +89,16 @@ class ItemParser:
         return request
 
 
-def read_options(record: Mapping[str, Any]) -> dict[str, Given]:
-    """Return a record's options by field.
+def refuse_unknown(record: Mapping[str, Any]) -> None:
+    """Refuse a record with a field that is none.
 
     Raises:
-        UsageError: naming the option that is unknown, of a wrong type, or out of range.
+        UsageError: naming it, and those that there are.
     """
     unknown = [name for name in record if name not in _KNOWN]
     if unknown:
         names = shorten(", ".join(unknown))
         raise UsageError(f"unknown option {names}; known are {', '.join(sorted(_KNOWN))}")
-    own = {name: _OPTIONS[name].read(value) for name, value in record.items() if name in _OPTIONS}
-    if own.get("choice") == ():  # which elsewhere means that there is no constraint
-        raise UsageError(option="choice", expected="at least one text", found="an empty list")
-    return {name: Given(value) for name, value in own.items()}
 
 
 def _read_object(text: str) -> dict[str, Any]:

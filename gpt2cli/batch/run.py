@@ -2,20 +2,20 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from gpt2cli.batch.config import InputOutput
 from gpt2cli.batch.items import ItemParser
 from gpt2cli.batch.lines import make_line
 from gpt2cli.batch.results import BatchRun
-from gpt2cli.config import BeamConfig, DraftConfig, ModelConfig, Overflow, ReportConfig
+from gpt2cli.config import BeamConfig, DraftConfig, ModelConfig, ReportConfig
 from gpt2cli.draft_loading import load_with_draft
 from gpt2cli.errors import ExitCode
 from gpt2cli.generation.interfaces import Counts
-from gpt2cli.generation.requests import make_request, prepare
 from gpt2cli.loading import LoadedModel
 from gpt2cli.options import spell_flag
+from gpt2cli.prompt_options import look_up_texts
 from gpt2cli.records import describe_versions
 from gpt2cli.resumable.entries import Ending
 from gpt2cli.resumable.files import find_resumable, find_size, open_input
@@ -98,7 +98,7 @@ def _open_batch(
         listener=notes,
     )
     own = settings.with_model(model.stored.folder.generation_config)
-    _look_up_texts(own, model, seed)
+    look_up_texts(own, model.tokenizer, model.engine.shape)
     notes.pause()
     parser = ItemParser(
         settings=own,
@@ -126,18 +126,6 @@ def _open_batch(
     bar = Bar(notes, find_size(descriptor), hidden=on_screen)  # records are progress enough there
     view = RunView(items, output, notes, bar, io.as_text)
     return _Batch(model, view, seed, own.from_model, picker)
-
-
-def _look_up_texts(settings: Settings, model: LoadedModel, seed: int) -> None:
-    """Look up the options' texts, so that a bad one is an error before any record.
-
-    Raises:
-        UsageError, PackageError: as `prepare`.
-    """
-    asked = make_request(settings, "", seed=seed)
-    # No prompt is known yet, so none is too long.
-    fitting = replace(asked, generation=replace(asked.generation, overflow=Overflow.STOP))
-    prepare(fitting, model.tokenizer, model.engine.shape, prompt_ids=[0])
 
 
 def _run(batch: _Batch, counts: Counts) -> bool | None:

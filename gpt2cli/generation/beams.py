@@ -51,6 +51,7 @@ class BeamSearch:
     ) -> None:
         """Begin with the prompt as the only beam; `limit` is the model's `n_positions`."""
         request = prepared.request
+        self.index = request.index
         self._config = request.search
         self._wanted = request.samples
         ends = 0 if request.generation.ignore_eos else len(tokenizer.eos_token_ids)
@@ -122,6 +123,9 @@ class BeamSearch:
 
     def interrupt(self) -> Iterator[Chunk]:
         """Yield the best that there is by now, ended or not."""
+        if not self._length:  # it has not begun
+            self._beams[0].sequence.interrupt()
+            self._end_all()
         for beam in self._beams:
             self._add(replace(beam, text=beam.text + beam.sequence.interrupt()))
         for chunk in self._show_found():

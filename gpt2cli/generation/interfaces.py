@@ -148,6 +148,8 @@ class Chunk:
     sample: int
     text: str
     finish: Finish | None = None
+    # Drawn since the last chunk, if logprobs are asked for; the text of the last ones may follow.
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 def in_sample_order(chunks: Iterable[Chunk]) -> Iterator[Chunk]:

@@ -83,6 +83,7 @@ class Loop:
     prompt_cache: PromptCache | None = None
     drafting: Drafting | None = None
     clock: Callable[[], float] = time.monotonic  # in seconds
+    withdrawn: Callable[[int], bool] = lambda index: False  # of the request with this index
     searches: list[BeamSearch] = field(default_factory=list)  # to which some of them belong
     waiting: TokenSequence | BeamSearch | None = None  # needs more room than there is now
     slots: Slots = field(init=False)
@@ -99,7 +100,8 @@ class Loop:
         """Yield chunks until nothing is active and nothing will come; then no slot is open.
 
         Samples that run never wait for others to come. One whose options leave nothing to choose
-        finishes with the error, and the others go on.
+        finishes with the error, and the others go on. So they do where a request is `withdrawn`:
+        before the next step its samples finish with what they have.
         """
         try:
             while not self.interrupted():
@@ -116,6 +118,7 @@ class Loop:
             self.slots.close()
 
     def _step(self, source: SampleSource) -> Iterator[Chunk]:
+        yield from self._end_withdrawn()
         yield from self._refill(source)
         slid = [sequence for sequence in self.active if sequence.needs_prefill]
         if not all(sequence.slid for sequence in slid):
@@ -128,6 +131,17 @@ class Loop:
         if self.active and not slid:  # else some may have finished: refill first
             proposed = self._propose()
             yield from self._verify(proposed) if proposed else self._decode()
+
+    def _end_withdrawn(self) -> Iterator[Chunk]:
+        if isinstance(self.waiting, BeamSearch) and self.withdrawn(self.waiting.index):
+            search, self.waiting = self.waiting, None
+            yield from search.interrupt()
+        for search in [s for s in self.searches if self.withdrawn(s.index)]:
+            self.searches.remove(search)
+            yield from search.interrupt()
+        for sequence in self.active:
+            if not sequence.finished and self.withdrawn(sequence.index):
+                yield sequence.chunk(sequence.interrupt())
 
     def _refill(self, source: SampleSource) -> Iterator[Chunk]:
         """Give the slots of finished sequences, then free ones, to those that wait; close the rest.

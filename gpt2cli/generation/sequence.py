@@ -38,7 +38,7 @@ class TokenSequence:
         self._clock = clock
         self._ends_at = math.inf  # by the clock
         request = prepared.request
-        self._index = request.index
+        self.index = request.index
         self._number = number
         self._limit = limit
         self._kept_tokens = prepared.kept_tokens
@@ -55,6 +55,7 @@ class TokenSequence:
         self._error: Gpt2Error | None = None
         self._top = request.logprobs  # alternatives of each token; None: no logprobs
         self._logprobs: list[TokenLogprob] = []  # of what was drawn
+        self._shown = 0  # how many of these are in a chunk
         # The ids that the model sees: all of them, or after sliding the last ones.
         self.window = list(prepared.prompt_ids)
         self.stepped = settle(prepared.stepped or [False] * len(self.window))  # or read; of each id
@@ -131,7 +132,9 @@ class TokenSequence:
         return text
 
     def chunk(self, text: str) -> Chunk:
-        """Return this text as a chunk, with the finish if there is one."""
+        """Return this text as a chunk, with the tokens since the last one, and with the finish."""
+        new = tuple(self._logprobs[self._shown :])
+        self._shown = len(self._logprobs)
         finish = None
         if self._finish is not None:
             finish = Finish(
@@ -143,7 +146,7 @@ class TokenSequence:
                 error=self._error,
                 logprobs=None if self._top is None else tuple(self._logprobs),
             )
-        return Chunk(self._index, self._number, text, finish)
+        return Chunk(self.index, self._number, text, finish, new)
 
     def _check_limits(self) -> None:
         if self._drawn >= self._config.max_new_tokens:

@@ -14,7 +14,7 @@ from tests.e2e.screen import Terminal, show
 
 _HEAVY: Final = (
     *("numpy", "onnxruntime", "onnx", "tokenizers", "huggingface_hub", "safetensors"),
-    *("export.convert", "rich.live", "statistics", "urllib.request"),
+    *("export.convert", "rich.live", "statistics", "urllib.request", "starlette", "uvicorn"),
 )
 _ENDLESS: Final = "--overflow slide --ignore-eos -n 1000000"
 _PROMPT_EXAMPLE: Final = 'expected a prompt, for example: gpt2 generate "Once upon a time"'
@@ -35,6 +35,7 @@ def test_what_needs_no_model_imports_nothing_heavy(program: Program) -> None:
         "generate",
         "chat",
         "batch",
+        "serve",
         "replay",
         "score",
         "tokens",

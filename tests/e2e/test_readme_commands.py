@@ -36,6 +36,7 @@ _NOT_RUN: Final = {
     "0": "a line for cron; its command is run below",
     "#!/bin/bash": "a script for Slurm; it is run below",
     "from": "needs Optimum; tests/interop/recipes.py runs it",
+    "curl": "asks a server; test_serve.py runs it",
     "import": "needs onnxruntime-genai or transformers.js; the same",
 }
 

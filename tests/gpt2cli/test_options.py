@@ -13,12 +13,12 @@ import typer.main
 from typer.testing import CliRunner
 
 from gpt2cli.app import app
-from gpt2cli.batch.items import read_options
 from gpt2cli.config import OF_A_PROMPT, SETTABLE
 from gpt2cli.declarations import options_of
 from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import SWITCH
 from gpt2cli.options import takes
+from gpt2cli.prompt_options import read_options
 from gpt2cli.settings import Settings, find_option, settable_options
 from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders

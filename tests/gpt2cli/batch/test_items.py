@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.batch.items import BatchItem, read_options
+from gpt2cli.batch.items import BatchItem, refuse_unknown
 from gpt2cli.config import LARGEST_SEED, GenerationConfig, Overflow, SamplingConfig
 from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.generation.requests import Request
@@ -157,14 +157,14 @@ def test_a_record_may_sample_in_a_greedy_run(
 def test_an_unknown_option_is_an_error_that_tells_the_known_ones(name: str) -> None:
     """A misspelt option would else be ignored in silence."""
     with pytest.raises(UsageError) as error:
-        read_options({"prompt": "x", name: 1})
+        refuse_unknown({"prompt": "x", name: 1})
     assert str(error.value).startswith(f"unknown option {name}; known are allow_special, ban, ")
     assert " temperature, " in str(error.value)
 
 
 def test_many_unknown_options_do_not_fill_the_screen() -> None:
     with pytest.raises(UsageError) as error:
-        read_options({f"unknown{i}": 1 for i in range(10_000)})
+        refuse_unknown({f"unknown{i}": 1 for i in range(10_000)})
     assert len(str(error.value)) < 700
 
 

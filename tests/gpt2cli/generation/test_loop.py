@@ -519,3 +519,62 @@ def test_sliding_on_a_real_engine_depends_on_the_request_alone(model_folders: Mo
         for key, result in run(engine, tokenizer, request).items():
             assert together[key] == result
             assert result[1].completion_tokens == 50
+
+
+# Requests that are withdrawn
+
+
+def test_a_withdrawn_request_ends_alone_before_the_next_step(ascii_tokenizer: Tokenizer) -> None:
+    """It shows what it held back; its slot is the next sample's."""
+    engine = spelling("hello", max_slots=2)
+    entries = [entry(engine, ascii_tokenizer, prompt, 5) for prompt in "abc"]
+    loop = Loop(
+        engine,
+        ascii_tokenizer,
+        Sampler(),
+        withdrawn=lambda index: index == ord("a") and engine.count("decode") >= 2,
+    )
+    found = join(loop.run(ScriptedSource(*entries)))
+    assert {key[0]: (text, finish.reason) for key, (text, finish) in found.items()} == {
+        ord("a"): ("hel", FinishReason.INTERRUPTED),
+        ord("b"): ("hello", FinishReason.LENGTH),
+        ord("c"): ("hello", FinishReason.LENGTH),
+    }
+    rows = [len(call[1]) for call in engine.calls if call[0] == "decode"]
+    assert rows == [2, 2, 2, 2, 1, 1]
+    assert engine.slots == []
+
+
+@pytest.mark.parametrize(("steps", "texts"), [(0, ["", ""]), (4, ["aaaa", "aaab"])])
+def test_a_withdrawn_search_ends_with_the_best_so_far(
+    ascii_tokenizer: Tokenizer, steps: int, texts: list[str]
+) -> None:
+    """While it waits for room it has nothing; what runs beside it goes on."""
+    engine = make_engine(lambda ids: prefer(VOCAB_SIZE, 65, B), max_slots=3)
+    beside = entry(engine, ascii_tokenizer, "a", 9)
+    search = make_request("b", beams=4 if not steps else 2, samples=2, max_new_tokens=9)
+    entries = [beside, (prepare(search, ascii_tokenizer, engine.shape), 0)]
+    loop = Loop(
+        engine,
+        ascii_tokenizer,
+        Sampler(),
+        withdrawn=lambda index: index == 0 and engine.count("decode") >= max(1, steps - 1),
+    )
+    found = join(loop.run(ScriptedSource(*entries)))
+    assert [text for key, (text, _) in found.items() if key[0] == 0] == texts
+    reasons = [finish.reason for _, finish in found.values()]
+    assert sorted(reasons) == [FinishReason.INTERRUPTED] * 2 + [FinishReason.LENGTH]
+    assert engine.slots == []
+
+
+def test_chunks_carry_the_logprobs_of_their_tokens(ascii_tokenizer: Tokenizer) -> None:
+    """Each token once, in order, those that a stop sequence held back with what follows."""
+    engine = spelling("hello")
+    request = make_request(logprobs=1, stop=("lx",))
+    prepared = prepare(request, ascii_tokenizer, engine.shape)
+    chunks = list(generate(engine, ascii_tokenizer, Sampler(), [prepared]))
+    found = [(chunk.text, len(chunk.logprobs)) for chunk in chunks]
+    assert found == [("h", 1), ("e", 1), ("l", 2), ("lo", 1), ("", 0)]
+    joined = [logprob for chunk in chunks for logprob in chunk.logprobs]
+    assert chunks[-1].finish is not None
+    assert tuple(joined) == chunks[-1].finish.logprobs

@@ -1,0 +1,170 @@
+"""What a request to /v1/completions asks for: its fields become prepared requests."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
+from gpt2cli.generation.requests import PreparedRequest, choose_seed, make_request, prepare
+from gpt2cli.sampling.random import seed_of
+from gpt2cli.serve.faults import Fault, explain
+from gpt2cli.serve.fields import Fields, read_object
+from gpt2cli.serve.service import Service
+from gpt2cli.settings import Given, Layer, Settings
+
+# What OpenAI calls the options of the table, by their fields.
+NAMES: Final[Mapping[str, str]] = {"max_new_tokens": "max_tokens", "samples": "n"}
+_KNOWN: Final = (
+    *("best_of", "echo", "model", "prompt", "stream", "stream_options", "suffix", "user"),
+)
+_MOST_COMPLETIONS: Final = 1024  # of a request
+_MOST_CHARACTERS: Final = 1 << 20  # of a prompt: tokenizers 0.23 takes half a second for so many
+_SWITCH: Final = "true or false"
+_FORMS: Final = "a text, token ids, or a list of one of them"
+
+Prompt = str | Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What of the results is wanted, and how."""
+
+    choices: int = 1  # of each prompt
+    best_of: int = 1  # how many are made of each, for the best to be chosen
+    logprobs: int | None = None
+    echo: bool = False
+    stream: bool = False
+    with_usage: bool = False  # at the end of a stream
+
+    @property
+    def scored(self) -> int | None:
+        """How many alternatives of the prompts' tokens are wanted; None: no scores are."""
+        return self.logprobs if self.echo else None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a request asks for."""
+
+    prompts: Sequence[PreparedRequest]
+    by_ids: bool  # whether these came as token ids
+    form: Form
+    names: Mapping[str, str]  # what the client calls the options, by their fields
+
+
+def read_ask(data: bytes, service: Service) -> Ask:
+    """Read the body of a request, and prepare its prompts.
+
+    Raises:
+        Fault: naming the field that is wrong.
+    """
+    fields = Fields(read_object(data), NAMES)
+    fields.refuse_unknown(_KNOWN)
+    if fields.read("suffix", str, "", "a text"):
+        raise Fault(400, "suffix: this model only continues a text; leave it out", param="suffix")
+    service.check_model(fields.read("model", str, service.model.stored.name, "a text"))
+    prompts = _read_prompts(fields.given)
+    own = fields.read_options()
+    form = _read_form(fields, own)
+    _check_count(len(prompts) * form.best_of)
+    own = {**own, "samples": Given(form.best_of)}
+    if form.best_of > form.choices and form.logprobs is None:
+        own["logprobs"] = Given(0)  # by which the best are found
+    try:
+        prepared = _prepare_all(prompts, service.settings.over(own), service)
+        if form.scored is not None:
+            _check_scored(prepared, service.model.engine.shape.n_positions)
+    except Gpt2Error as error:
+        raise explain(error, fields.spelling) from error
+    return Ask(prepared, not isinstance(prompts[0], str), form, fields.spelling)
+
+
+def _read_prompts(given: Mapping[str, Any]) -> Sequence[Prompt]:
+    """Return the prompts; none at all is the empty one, as in OpenAI's API."""
+    prompt = given.get("prompt", "")
+    many = isinstance(prompt, list) and bool(prompt) and not _is_id(prompt[0])
+    prompts = prompt if many else [prompt]
+    forms = {_find_form(one) for one in prompts}
+    if len(forms) > 1 or None in forms:
+        found = shorten(repr(prompt))
+        raise Fault(400, f"prompt: expected {_FORMS}, found {found}", param="prompt")
+    return prompts
+
+
+def _find_form(prompt: Any) -> type[Any] | None:
+    if isinstance(prompt, str):
+        if len(prompt) > _MOST_CHARACTERS:
+            fault = f"prompt: it has {len(prompt)} characters, the limit is {_MOST_CHARACTERS}"
+            raise Fault(400, fault, param="prompt")
+        return str
+    is_ids = isinstance(prompt, list) and bool(prompt) and all(map(_is_id, prompt))
+    return list if is_ids else None
+
+
+def _is_id(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _read_form(fields: Fields, own: Layer) -> Form:
+    values = {name: given.value for name, given in own.items()}
+    choices, stream = values.get("samples", 1), fields.read("stream", bool, False, _SWITCH)
+    best_of = fields.read("best_of", int, choices, "a whole number")
+    if best_of < choices or (best_of > choices and (stream or values.get("beams", 1) > 1)):
+        name = fields.spelling.get("samples", "samples")
+        expected = f"{'' if best_of > choices else 'at least '}{name}, {choices}"
+        raise Fault(400, f"best_of: expected {expected}, found {best_of}", param="best_of")
+    return Form(
+        choices,
+        best_of,
+        values.get("logprobs"),
+        fields.read("echo", bool, False, _SWITCH),
+        stream,
+        _wants_usage(fields.read("stream_options", dict, {}, "an object"), stream=stream),
+    )
+
+
+def _wants_usage(options: Mapping[str, Any], *, stream: bool) -> bool:
+    name = "stream_options"
+    if options and not stream:
+        raise Fault(400, f"{name}: expected stream true together with it", param=name)
+    wanted = options.get("include_usage", False)
+    if options.keys() - {"include_usage", "include_obfuscation"} or type(wanted) is not bool:
+        found = shorten(repr(options))
+        raise Fault(400, f'{name}: expected {{"include_usage": true}}, found {found}', param=name)
+    return wanted
+
+
+def _check_count(completions: int) -> None:
+    if completions > _MOST_COMPLETIONS:
+        fault = f"it asks for {completions} completions, the limit is {_MOST_COMPLETIONS}"
+        raise Fault(400, fault, param="prompt")
+
+
+def _check_scored(prompts: Sequence[PreparedRequest], limit: int) -> None:
+    if any(prepared.request.heal for prepared in prompts):
+        raise UsageError(option="heal", expected="no echo with logprobs together with it")
+    longest = max(len(prepared.prompt_ids) for prepared in prompts)
+    if longest > limit:
+        fault = f"a prompt to score has {longest} tokens, the model takes {limit}"
+        raise PromptError(fault, "shorten it, or leave echo or logprobs out")
+
+
+def _prepare_all(
+    prompts: Sequence[Prompt], settings: Settings, service: Service
+) -> Sequence[PreparedRequest]:
+    """Prepare the prompts: each has the seed plus its number, as in a batch."""
+    seed = choose_seed(settings)
+    tokenizer, shape = service.model.tokenizer, service.model.engine.shape
+    prepared = []
+    for index, prompt in enumerate(prompts):
+        ids = None if isinstance(prompt, str) else prompt
+        if ids is not None and settings.values.get("heal"):
+            raise UsageError(option="heal", expected="prompts that are texts, not token ids")
+        if ids is not None and max(ids) >= shape.vocab_size:
+            last, found = shape.vocab_size - 1, shorten(str(max(ids)))
+            raise PromptError(f"expected token ids 0 to {last}, found {found}")
+        text = prompt if isinstance(prompt, str) else tokenizer.show(prompt)
+        request = make_request(settings, text, seed=seed_of(seed, index), index=index)
+        service.check_size(request)
+        prepared.append(prepare(request, tokenizer, shape, prompt_ids=ids))
+    return prepared

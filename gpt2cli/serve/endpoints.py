@@ -1,0 +1,118 @@
+"""The endpoints: each takes a request and answers it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gpt2cli.serve.answers import Answer
+from gpt2cli.serve.asking import read_ask
+from gpt2cli.serve.faults import Fault, explain
+from gpt2cli.serve.http import EventStream, JSONAnswer, read_body, wait_until_gone
+from gpt2cli.serve.jobs import Job, Piece, Scores
+from gpt2cli.serve.service import Service
+
+T = TypeVar("T")
+Results = tuple[Sequence[Scores], Sequence[Piece]]
+
+
+class Endpoints:
+    """Answers requests; until the model is there, only how far that is."""
+
+    def __init__(self, executor: Executor) -> None:
+        """`executor`: where requests are prepared, so that nobody else waits for that."""
+        self.service: Service | None = None  # None: the model is loading
+        self._executor = executor
+
+    async def health(self, request: Request) -> Response:
+        """Tell whether the model is there."""
+        ready = self.service is not None
+        status = "ready" if ready else "loading"
+        return JSONAnswer({"status": status}, 200 if ready else 503)
+
+    async def models(self, request: Request) -> Response:
+        """List the one model."""
+        return JSONAnswer({"object": "list", "data": [describe_model(self._find_service())]})
+
+    async def model(self, request: Request) -> Response:
+        """Describe the model by its name."""
+        service = self._find_service()
+        service.check_model(request.path_params["name"])
+        return JSONAnswer(describe_model(service))
+
+    async def complete(self, request: Request) -> Response:
+        """Complete prompts."""
+        service = self._find_service()
+        data = await read_body(request)
+        with service.runner.place() as submit:
+            ask = await self._run(read_ask, data, service)
+            job = Job(ask.prompts, scored=ask.form.scored)
+            submit(job)
+        watcher = asyncio.create_task(self._watch(request, job, service))
+        results = _follow(job, service, watcher)
+        first = await anext(results)  # what is wrong by then still has a status of its own
+        answer = Answer(ask, service)
+        if ask.form.stream:
+            return EventStream(_stream(answer, first, results))
+        answer.add(*first)
+        async for some in results:
+            answer.add(*some)
+        return JSONAnswer(answer.finish())
+
+    async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._executor, function, *arguments)
+        except Exception as error:
+            raise explain(error) from error
+
+    def _find_service(self) -> Service:
+        if self.service is None:
+            raise Fault(503, "the model is loading; try again soon", code="loading")
+        return self.service
+
+    async def _watch(self, request: Request, job: Job, service: Service) -> None:
+        await wait_until_gone(request.receive)
+        service.runner.withdraw(job)
+
+
+def describe_model(service: Service) -> dict[str, Any]:
+    """Return a model as OpenAI's API lists it, and what else clients want to know."""
+    stored, engine = service.model.stored, service.model.engine
+    return {
+        "id": stored.name,
+        "object": "model",
+        "created": service.created,
+        "owned_by": "gpt2",
+        "max_model_len": engine.shape.n_positions,
+        "precision": stored.folder.precision,
+        "device": str(engine.device),
+        "fingerprint": stored.folder.fingerprint,
+    }
+
+
+async def _follow(
+    job: Job, service: Service, watcher: "asyncio.Task[None]"
+) -> AsyncIterator[Results]:
+    """Yield a job's results; however that ends, the job does too."""
+    try:
+        async for some in job.results():
+            yield some
+    except Exception as error:
+        raise explain(error) from error
+    finally:
+        watcher.cancel()
+        service.runner.withdraw(job)
+
+
+async def _stream(
+    answer: Answer, first: Results, others: AsyncIterator[Results]
+) -> AsyncIterator[Any]:
+    yield answer.take(answer.add(*first))
+    async for some in others:
+        yield answer.take(answer.add(*some))
+    if answer.last is not None:
+        yield answer.last

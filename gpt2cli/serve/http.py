@@ -1,0 +1,87 @@
+"""HTTP beneath the endpoints: bodies within a limit, JSON, server-sent events, readers that go."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gpt2cli.serve.faults import Fault
+
+MOST_BYTES: Final = 10 * 2**20  # of a body
+_DRAINED: Final = 64 * 2**20  # of a longer one, so that its client hears why it is refused
+_PATIENCE: Final = 60.0  # seconds without a reader, after which an answer is given up
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+async def read_body(request: Request) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        Fault: if it is too long.
+        ClientDisconnect: if the client goes away.
+    """
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size <= MOST_BYTES:
+            parts.append(part)
+        elif size > _DRAINED:
+            break
+    if size > MOST_BYTES:
+        raise Fault(413, f"the body is longer than {MOST_BYTES} bytes", code="body_too_long")
+    return b"".join(parts)
+
+
+async def wait_until_gone(receive: Receive) -> None:
+    """Wait until the client goes away; its body has been read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class JSONAnswer(Response):
+    """An answer in JSON."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(content, status_code, headers)
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes of the body."""
+        return _encode(content).encode()
+
+
+class EventStream(Response):
+    """Server-sent events, each of them JSON, and [DONE] at the end as OpenAI's streams have it."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[Any]) -> None:
+        """`events` may raise a Fault, which is the last event."""
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events as they come; a reader that takes nothing for long is given up."""
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        try:
+            async for event in self._events:
+                await _send_event(send, _encode(event))
+            await _send_event(send, "[DONE]")
+        except Fault as fault:
+            await _send_event(send, _encode(fault.as_json))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _send_event(send: Send, data: str) -> None:
+    body = f"data: {data}\n\n".encode()
+    async with asyncio.timeout(_PATIENCE):
+        await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -1,0 +1,129 @@
+"""The socket that the server listens at, and the thread that speaks HTTP there."""
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from gpt2cli.errors import OutputError
+from gpt2cli.serve.config import ServeConfig
+
+_BACKLOG: Final = 512
+_PRIVATE: Final = 0o177  # the umask that leaves a socket to its owner
+_FAREWELL: Final = 5  # seconds for answers to be sent when everything is made
+
+
+@contextmanager
+def listening(form: ServeConfig) -> Iterator[tuple[socket.socket, str]]:
+    """Listen; gives the socket and its address in words. A Unix socket's file is gone at the end.
+
+    Raises:
+        OutputError: if that is not possible there.
+    """
+    if form.unix is not None:
+        with _listening_at_file(form.unix) as listener:
+            yield listener, f"unix:{form.unix}"
+        return
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            form.host.strip("[]"), form.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        where = f"{form.host}, port {form.port}"
+        raise OutputError(f"cannot listen at {where}: {_find_reason(error)}") from error
+    with listener:
+        host = f"[{form.host.strip('[]')}]" if ":" in form.host else form.host
+        yield listener, f"http://{host}:{listener.getsockname()[1]}"
+
+
+def _find_reason(error: OSError) -> str:
+    """Return the system's words, to which asyncio and socket add the address."""
+    is_known = error.errno is not None and not isinstance(error, socket.gaierror)
+    return os.strerror(error.errno or 0) if is_known else str(error.strerror or error)
+
+
+@contextmanager
+def _listening_at_file(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            _remove_stale(path)
+            before = os.umask(_PRIVATE)  # so that it is nobody else's at any time
+            try:
+                listener.bind(str(path))
+            finally:
+                os.umask(before)
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            raise OutputError(f"cannot listen at {path}: {_find_reason(error)}") from error
+        own = path.stat().st_ino
+        try:
+            yield listener
+        finally:
+            with suppress(OSError):
+                if path.stat().st_ino == own:
+                    path.unlink()
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove a socket that nobody listens at, as a server leaves it that was killed."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode):
+            with socket.socket(socket.AF_UNIX) as client:
+                try:
+                    client.connect(str(path))
+                except ConnectionRefusedError:
+                    path.unlink()
+
+
+class Speaker:
+    """Speaks HTTP on a thread of its own; as a context manager, until the end of the block."""
+
+    def __init__(self, listener: socket.socket, make_app: Callable[[], ASGIApp]) -> None:
+        logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)  # it is told otherwise
+        self._listener = listener
+        self._make_app = make_app
+        self._loop = asyncio.new_event_loop()
+        self._server: uvicorn.Server | None = None
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Have the event loop call a function; at the end nothing happens."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function)
+
+    def __enter__(self) -> "Speaker":
+        config = uvicorn.Config(
+            self._make_app(),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=_FAREWELL,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        assert self._server is not None
+        # It ends every task that is left.
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._server.serve([self._listener]))
+
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
+        assert self._server is not None
+        self._server.should_exit = True
+        self._server.force_exit = kind is not None
+        self._thread.join(2 * _FAREWELL if kind is None else 1)

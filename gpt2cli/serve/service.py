@@ -1,0 +1,51 @@
+"""What all requests use: the model, its settings, and the runner."""
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from gpt2cli.errors import UsageError
+from gpt2cli.generation.requests import Request
+from gpt2cli.loading import LoadedModel
+from gpt2cli.serve.config import ServeConfig
+from gpt2cli.serve.faults import Fault
+from gpt2cli.serve.runner import Runner
+from gpt2cli.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A model that is loaded, and how it is offered."""
+
+    model: LoadedModel
+    settings: Settings  # for what a request does not say, with the model's own
+    form: ServeConfig
+    runner: Runner
+    names: Collection[str]  # that mean the model
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def check_model(self, name: str) -> None:
+        """Refuse a request that is for another model.
+
+        Raises:
+            Fault: if it is.
+        """
+        if name not in self.names:
+            own = self.model.stored.name
+            message = f"there is no model {name} here; this server has {own}"
+            raise Fault(404, message, param="model", code="model_not_found")
+
+    def check_size(self, request: Request) -> None:
+        """Refuse a request that takes more than one client should have.
+
+        Raises:
+            UsageError: naming the option.
+        """
+        most, asked = self.form.max_tokens_limit, request.generation.max_new_tokens
+        if asked > most:
+            expected = f"at most {most} on this server"
+            raise UsageError(option="max_new_tokens", expected=expected, found=asked)
+        slots, search = self.model.engine.max_slots, request.search
+        if search.on and search.beams > slots:
+            expected = f"at most {slots} on this server"
+            raise UsageError(option="beams", expected=expected, found=search.beams)

@@ -1,0 +1,86 @@
+"""The application: which path leads where, and what is refused on the way."""
+
+from collections.abc import Callable
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gpt2cli.serve.endpoints import Endpoints
+from gpt2cli.serve.faults import Fault, explain
+from gpt2cli.serve.guard import Guard
+from gpt2cli.serve.http import JSONAnswer
+
+_TOLD: Final = {404: "there is no such path", 405: "this path takes another method"}
+
+
+def make_app(endpoints: Endpoints, guard: Guard, tell: Callable[[str], object]) -> ASGIApp:
+    """Return the application; `tell` gets what failed within it."""
+    app: ASGIApp = Starlette(
+        routes=[
+            Route("/health", endpoints.health),
+            Route("/v1/models", endpoints.models),
+            Route("/v1/models/{name:path}", endpoints.model),
+            Route("/v1/completions", endpoints.complete, methods=["POST"]),
+        ],
+        exception_handlers={Fault: _tell_fault, HTTPException: _tell_http_fault},
+    )
+    app = _Guarded(app, guard, tell)
+    if guard.form.cors:
+        app = CORSMiddleware(
+            app,
+            allow_origins=guard.form.cors,
+            allow_methods=("GET", "POST"),
+            allow_headers=("Authorization", "Content-Type"),
+        )
+    return app
+
+
+def _answer(fault: Fault) -> Response:
+    return JSONAnswer(fault.as_json, fault.status, fault.headers)
+
+
+async def _tell_fault(request: Request, error: Exception) -> Response:
+    return _answer(explain(error))
+
+
+async def _tell_http_fault(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    fault = Fault(error.status_code, _TOLD.get(error.status_code, error.detail))
+    return JSONAnswer(fault.as_json, fault.status, error.headers)
+
+
+class _Guarded:
+    """An application that answers only whom it may; what fails in it is answered too."""
+
+    def __init__(self, app: ASGIApp, guard: Guard, tell: Callable[[str], object]) -> None:
+        self._app = app
+        self._guard = guard
+        self._tell = tell
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        started = False
+
+        async def pass_on(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            self._guard.check(scope["path"], Headers(scope=scope))
+            await self._app(scope, receive, pass_on)
+        except (ClientDisconnect, TimeoutError):
+            return  # nobody reads
+        except Exception as error:
+            if not isinstance(error, Fault):
+                self._tell(f"a request failed: {type(error).__name__}: {error}")
+            if not started:
+                await _answer(explain(error))(scope, receive, send)

@@ -1,0 +1,168 @@
+"""The server as a person starts it, over real sockets."""
+
+import http.client
+import json
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any, Final
+
+import pytest
+
+from tests.e2e.program import Finished, Program, finish, press_ctrl_c, read_until
+
+_README: Final = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+_ENDLESS: Final[dict[str, Any]] = {
+    "prompt": "x",
+    "ignore_eos": True,
+    "overflow": "slide",
+    "max_tokens": 4000,
+}
+
+
+@contextmanager
+def serving(program: Program, *options: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
+    """Serve the starter; gives the process and the address that it tells."""
+    with program.start("serve", "-m", "starter", *options) as process:
+        line = read_until(process.stderr, b"\n").decode()
+        found = re.fullmatch(r"gpt2: serving starter \(fp32 on cpu\) at (\S+)\n", line)
+        assert found, line
+        yield process, found[1]
+
+
+@contextmanager
+def asking(address: str, **fields: Any) -> Iterator[http.client.HTTPResponse]:
+    """Send a request for completions; gives the response, whose body can be read."""
+    host = address.removeprefix("http://")
+    with closing(http.client.HTTPConnection(host, timeout=30)) as connection:
+        connection.request("POST", "/v1/completions", json.dumps(fields))
+        with connection.getresponse() as response:
+            yield response
+
+
+def ask(address: str, **fields: Any) -> tuple[int, str]:
+    """Return the status and the body."""
+    with asking(address, **fields) as response:
+        return response.status, response.read().decode()
+
+
+def test_a_server_gives_the_text_of_generate_and_ends_quietly(program: Program) -> None:
+    options = ["Once upon", "-m", "starter", "--seed", "6", "-n", "30", "--no-echo", "-q"]
+    expected = program.run("generate", *options).out.decode()
+    with serving(program, "--port", "0") as (process, address):
+        assert not address.endswith(":0")
+        fields: dict[str, Any] = {"prompt": "Once upon", "seed": 6, "max_tokens": 30}
+        status, answer = ask(address, **fields)
+        assert (status, json.loads(answer)["choices"][0]["text"] + "\n") == (200, expected)
+        _, stream = ask(address, **fields, stream=True)
+        assert stream.endswith("data: [DONE]\n\n")
+        process.send_signal(signal.SIGTERM)
+        assert finish(process) == Finished(0, b"", "")
+
+
+@pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="not installed")
+def test_the_readmes_requests_are_answered_as_it_shows(program: Program) -> None:
+    """Each line by itself; what a comment shows is its output, the drawn text only its form."""
+    [block] = re.findall(r"^```sh\n(curl .*?)^```$", _README, flags=re.M | re.S)
+    with serving(program, "--port", "0") as (process, address):
+        lines = block.replace("http://127.0.0.1:8080", address).replace("gpt2 rep", '"$GPT2" rep')
+        text, stream, replayed = (
+            program.run_shell(line).out.decode()
+            for line in lines.splitlines()
+            if not line.startswith("#")
+        )
+        process.send_signal(signal.SIGTERM)
+        assert finish(process).code == 0
+    assert text.startswith(" a time")
+    assert stream.endswith("data: [DONE]\n\n")
+    assert replayed == "0: same\n0 sample 1: same\n"
+
+
+def test_ctrl_c_lets_a_stream_finish_within_the_grace_and_a_second_one_ends_it(
+    program: Program,
+) -> None:
+    """With no time it is cut, and still whole: its last event has a reason."""
+    with (
+        serving(program, "--port", "0", "--grace", "0") as (process, address),
+        asking(address, **_ENDLESS, stream=True) as reply,
+    ):
+        reply.readline()
+        press_ctrl_c(process)
+        *_, last, done, _ = reply.read().decode().split("\n\n")
+        assert done == "data: [DONE]"
+        [choice] = json.loads(last.strip().removeprefix("data: "))["choices"]
+        assert choice["finish_reason"] == "length"
+        assert choice["gpt2"]["finish_reason"] == "interrupted"
+        assert finish(process).code == 0
+    with (
+        serving(program, "--port", "0") as (process, address),
+        asking(address, **_ENDLESS, stream=True) as reply,
+    ):
+        reply.readline()
+        press_ctrl_c(process)
+        assert b"finishing what runs" in read_until(process.stderr, b"\n")
+        status, refused = ask(address, prompt="x")
+        assert (status, json.loads(refused)["error"]["code"]) == (503, "shutting_down")
+        press_ctrl_c(process)
+        assert finish(process).code == 130
+
+
+def test_a_unix_socket_is_its_owners_and_is_gone_at_the_end(
+    program: Program, tmp_path: pathlib.Path
+) -> None:
+    """One that a killed server left is replaced; one in use is not, and no file is."""
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+    with serving(program, "--unix", str(path)) as (process, address):
+        assert address == f"unix:{path}"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+            assert read_all(client).endswith(b'{"status":"ready"}')
+        second = program.run("serve", "-m", "starter", "--unix", str(path))
+        assert (second.code, "Address already in use" in second.err) == (1, True)
+        assert path.exists()
+        process.send_signal(signal.SIGTERM)
+        assert finish(process) == Finished(0, b"", "")
+    assert not path.exists()
+    path.write_text("a file")
+    assert program.run("serve", "-m", "starter", "--unix", str(path)).code == 1
+    assert path.read_text() == "a file"
+
+
+def read_all(client: socket.socket) -> bytes:
+    parts = []
+    while part := client.recv(1 << 16):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def test_a_port_in_use_is_an_error_of_one_line(program: Program) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = program.run("serve", "-m", "starter", "--port", port)
+    assert done.code == 1
+    assert (
+        done.err
+        == f"gpt2: error: cannot listen at 127.0.0.1, port {port}: Address already in use\n"
+    )
+
+
+def test_garbage_is_answered_and_the_server_goes_on(program: Program) -> None:
+    """What is no HTTP, half a request, and nothing at all."""
+    with serving(program, "--port", "0") as (process, address):
+        host, port = address.removeprefix("http://").split(":")
+        for garbage in (b"\x16\x03\x01\x00\xff\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\n", b""):
+            with socket.create_connection((host, int(port))) as client:
+                client.sendall(garbage)
+        assert ask(address, prompt="x", max_tokens=1)[0] == 200
+        process.send_signal(signal.SIGTERM)
+        assert finish(process) == Finished(0, b"", "")
