@@ -21,6 +21,8 @@ def no_settings_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterato
         for name in [name for name in os.environ if name.startswith("GPT2_")]:
             patch.delenv(name)
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        # Else the threads of several workers spin, each on a core that another one needs.
+        patch.setenv("GPT2_THREADS", "1")
         yield
 
 

@@ -1,16 +1,22 @@
 """Runs commands in this process; what the application does not know as a failure is raised."""
 
+import functools
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import typer.main
+import typer.testing
 from typer.testing import CliRunner, Result
 
 from gpt2cli.app import app
 
 _STDIN: Final = 0
+
+# Typer 0.28 builds all commands anew for each call, which takes longer than most of them run.
+typer.testing._get_command = functools.cache(typer.main.get_command)  # type: ignore[attr-defined]
 
 
 def invoke(*arguments: str | os.PathLike[str]) -> Result:
