@@ -19,6 +19,7 @@ from gpt2cli.export_command import export
 from gpt2cli.generate.command import generate
 from gpt2cli.models import models
 from gpt2cli.options import Command, spell_flag
+from gpt2cli.preset_command import preset
 from gpt2cli.replay.command import replay
 from gpt2cli.score.command import score
 from gpt2cli.serve.command import serve
@@ -141,6 +142,7 @@ app.command(cls=Command, rich_help_panel=_MODELS)(export)
 app.add_typer(models, name="models", rich_help_panel=_MODELS)
 app.command(cls=Command, rich_help_panel=_MACHINE)(bench)
 app.command(cls=Command, rich_help_panel=_MACHINE)(doctor)
+config.add_typer(preset, name="preset")
 app.add_typer(config, name="config", rich_help_panel=_MACHINE)
 
 

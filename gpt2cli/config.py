@@ -340,6 +340,16 @@ class ReportConfig(Group):
     quiet: bool = setting(False, "No notes and no progress on stderr.", REPORTING, short="-q")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PresetConfig(Group):
+    """Which of the user's presets is taken."""
+
+    preset: str | None = option(
+        None, "Take the options that `gpt2 config preset save NAME` kept; others beside it count "
+        "more. GPT2_PRESET names one too.", REPORT, kind=NAME,
+    )  # fmt: skip
+
+
 def json_option(help: str) -> Any:  # noqa: A002
     """Declare --json, with a command's own help."""
     return option(False, help, REPORT)

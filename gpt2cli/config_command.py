@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gpt2cli.config import ConstraintConfig, ReportConfig, json_option
+from gpt2cli.config import ReportConfig, json_option
 from gpt2cli.declarations import Option
 from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import BIAS, from_bytes
+from gpt2cli.kept import as_toml, check_kept, show_kept
 from gpt2cli.options import Command, Offer, complete_option, takes
 from gpt2cli.settings import (
     Given,
@@ -23,8 +23,10 @@ from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import open_result
 from gpt2cli.terminal.tables import format_table
 from gpt2cli.user_settings import (
+    PRESETS,
     config_file,
     read_config,
+    read_presets,
     read_variable,
     remove_setting,
     variable_of,
@@ -102,7 +104,11 @@ def show(*, settings: Settings) -> None:
         _write("".join(f"{json_format.dumps(record)}\n" for record in records))
         return
     rows = [
-        (record["setting"], record["default"] if value is None else _show(value), record["from"])
+        (
+            record["setting"],
+            record["default"] if value is None else show_kept(value),
+            record["from"],
+        )
         for record in records
         for value in [record["value"]]
     ]
@@ -143,10 +149,11 @@ def set_(
     gpt2 config set stop '["\n", "User:"]'
     """
     option = find_option(key)
-    kept = _as_toml(option, _check(option, value))
+    others = (other for other in settable_options() if other.field != option.field)
+    kept = check_kept({option.field: value}, beside=read_file(others))[option.field]
     write_setting(option.field, kept)
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
-        notes.note(f"{option.field} is {_show(kept)} in {config_file()}")
+        notes.note(f"{option.field} is {show_kept(kept)} in {config_file()}")
         if read_variable(option.field):
             notes.note(f"{variable_of(option.field)} is set, and takes precedence")
 
@@ -172,6 +179,8 @@ def unset(
     gpt2 config unset max-new-tokens
     """
     field = key.lstrip("-").replace("-", "_")
+    if field == PRESETS and read_presets():
+        raise UsageError("there is no setting preset", "`gpt2 config preset rm NAME` removes one")
     removed = remove_setting(field)  # unknown keys too: this is how a file with one is repaired
     if not removed:
         find_option(key)
@@ -179,66 +188,14 @@ def unset(
         notes.note(f"{field} is {'no longer' if removed else 'not'} in {config_file()}")
 
 
-def _check(option: Option, text: str) -> Any:
-    """Return the value to keep; a model's folder as an absolute path, which is valid everywhere.
-
-    Raises:
-        UsageError: naming the setting, if the value is invalid, or does not go together with what
-        the file says already.
-        ModelError: if it is the model's name, and no such model is known.
-        PackageError: if it is a pattern, and llguidance, which compiles it, is not installed.
-    """
-    options = {other.field: other for other in settable_options()}
-    beside = read_file(other for field, other in options.items() if field != option.field)
-    with Settings(options, ({option.field: Given(None, option.field)},)).naming_origins():
-        value = option.parse(from_bytes(text, option.field))
-    settings = Settings(options, ({**beside, option.field: Given(value, option.field)},)).check()
-    with settings.naming_origins():
-        if option.field == "regex":
-            _check_regex(value)
-        return _find_model(value) if option.field == "model" else value
-
-
-def _check_regex(pattern: str) -> None:
-    """Compile a pattern, which needs no model: here a token is a byte."""
-    from gpt2cli.sampling.constraints import ConstraintCompiler  # heavy: not for --help
-
-    compiler = ConstraintCompiler([bytes([i]) for i in range(256)], lambda text: text.encode())
-    compiler.compile(ConstraintConfig(regex=pattern))
-
-
-def _find_model(name: str) -> str:
-    from gpt2cli.store.names import STARTER, parse_name
-
-    meaning = parse_name(name)
-    return name if name == STARTER or isinstance(meaning, str) else str(meaning.resolve())
-
-
-def _as_toml(option: Option, value: Any) -> Any:
-    """Return a value as the file keeps it."""
-    if option.kind is BIAS:
-        return [f"{token}={bias!r}" for token, bias in value]
-    if option.repeatable:
-        return list(value)
-    return str(value) if isinstance(value, str) else value  # a member of an enumeration
-
-
 def _describe(option: Option, given: Given | None) -> dict[str, Any]:
     """Return a setting's record; the value is null where none is set."""
     return {
         "setting": option.field,
-        "value": None if given is None else _as_toml(option, given.value),
+        "value": None if given is None else as_toml(option, given.value),
         "from": "built in" if given is None else given.origin,
         "default": option.usual_words,
     }
-
-
-def _show(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, list) or value == "":  # a value that would be invisible is put in quotes
-        return json_format.dumps(value, ensure_ascii=False)
-    return str(value)
 
 
 def _write(text: str) -> None:

@@ -17,6 +17,7 @@ from gpt2cli.declarations import Option, options_of
 from gpt2cli.errors import UsageError, shorten
 from gpt2cli.option_kinds import FILE, SCHEMA, SWITCH, from_bytes
 from gpt2cli.settings import Given, Settings, find_settings, naming_origin
+from gpt2cli.user_settings import PRESETS, read_presets
 
 Function = Callable[..., None]
 # What the shell offers: a value, or a value with a remark.
@@ -153,6 +154,8 @@ def complete_option(option: Option, incomplete: str) -> list[Offer]:
     """Offer the values that an option can have, where there are few."""
     if option.field == "model":
         return complete_model(incomplete)
+    if option.field == PRESETS:
+        return complete_preset(incomplete)
     if option.field == "adapter":
         offers = _folders_with("adapter_config.json")
         return [(name, told) for name, told in offers.items() if name.startswith(incomplete)]
@@ -168,6 +171,14 @@ def complete_model(incomplete: str) -> list[Offer]:
 
     offers = {STARTER: "bundled", **HUB_ALIASES, **_cached_names(), **_folders_with("config.json")}
     return [(name, told) for name, told in offers.items() if name.startswith(incomplete)]
+
+
+def complete_preset(incomplete: str) -> list[Offer]:
+    """Offer the user's presets."""
+    try:
+        return [name for name in read_presets() if name.startswith(incomplete)]
+    except UsageError:
+        return []
 
 
 def complete_cached(incomplete: str) -> list[Offer]:

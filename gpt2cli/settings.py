@@ -1,14 +1,15 @@
 """Where each option's value comes from: the source nearest to the user wins.
 
 A record of a batch or `/set` > the command line > the environment > the config file > the model's
-own generation_config.json > what is built in.
+own generation_config.json > what is built in. A preset comes right behind what names it, the
+command line or the environment.
 """
 
 import dataclasses
 import difflib
 import functools
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -18,7 +19,14 @@ from gpt2cli.declarations import Option, options_of
 from gpt2cli.errors import Gpt2Error, ModelError, UsageError
 from gpt2cli.option_kinds import from_bytes
 from gpt2cli.option_rules import TAKES_PLACE_OF, check_together
-from gpt2cli.user_settings import config_file, read_config, read_variable, variable_of
+from gpt2cli.user_settings import (
+    PRESETS,
+    config_file,
+    read_config,
+    read_preset,
+    read_variable,
+    variable_of,
+)
 
 T = TypeVar("T")
 
@@ -37,6 +45,7 @@ class Given:
 
 
 Layer = Mapping[str, Given]  # by field
+Source = Callable[[Iterable[Option]], Layer]  # reads a layer's values of options
 
 
 @dataclass(frozen=True)
@@ -169,11 +178,33 @@ def find_settings(
         if value is not None
     }
     settings = Settings(taken, (said,))
-    for read in (read_environment, read_file) if own else ():
+    for read in _find_sources(taken, said) if own else ():
         silent = _silence(settings.given)  # errors there do no harm
         read_too = [o for o in taken.values() if o.settable and o.field not in silent]
         settings = Settings(taken, (*settings.layers, read(read_too)))
     return settings
+
+
+def _find_sources(options: Mapping[str, Option], said: Layer) -> Sequence[Source]:
+    """Return what reads the layers behind the command line."""
+    if PRESETS in said:
+        return [_preset(said[PRESETS].value), read_environment, read_file]
+    named = read_variable(PRESETS) if PRESETS in options else None
+    if named is not None:
+        with naming_origin(PRESETS, variable_of(PRESETS)):
+            return [read_environment, _preset(named), read_file]
+    return [read_environment, read_file]
+
+
+def _preset(name: str) -> Source:
+    """Return what reads a preset.
+
+    Raises:
+        UsageError: as `read_preset`, or naming the file and an unknown key.
+    """
+    values, place = read_preset(name), f"{PRESETS}.{name}."
+    _check_keys(values, place)
+    return lambda options: _read_values(options, values, place)
 
 
 def settable_options() -> list[Option]:
@@ -221,10 +252,14 @@ def read_file(options: Iterable[Option]) -> Layer:
     """
     values = read_config()
     _check_keys(values)  # all of them: a misspelt key would have no effect, without a word
+    return _read_values(options, values)
+
+
+def _read_values(options: Iterable[Option], values: Mapping[str, Any], place: str = "") -> Layer:
     found = {}
     for option in options:
         if option.field in values:
-            origin = f"{config_file()}: {option.field}"
+            origin = f"{config_file()}: {place}{option.field}"
             with naming_origin(option.field, origin):
                 found[option.field] = Given(option.read(values[option.field]), origin)
     return found
@@ -251,7 +286,7 @@ def naming_origin(field: str, origin: str) -> Iterator[None]:
         raise
 
 
-def _check_keys(values: Mapping[str, Any]) -> None:
+def _check_keys(values: Mapping[str, Any], place: str = "") -> None:
     for key, value in values.items():
         try:
             find_option(key)
@@ -260,5 +295,6 @@ def _check_keys(values: Mapping[str, Any]) -> None:
             fault = (
                 f"expected settings outside of tables, found [{key}]" if in_table else str(error)
             )
-            mended = f"`gpt2 config unset {shlex.quote(key)}` removes it"
-            raise UsageError(f"{config_file()}: {fault}; {mended}") from error
+            mended = "" if place else f"; `gpt2 config unset {shlex.quote(key)}` removes it"
+            inside = f"{place.rstrip('.')}: " if place else ""
+            raise UsageError(f"{config_file()}: {inside}{fault}{mended}") from error

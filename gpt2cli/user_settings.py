@@ -1,7 +1,7 @@
 """Keeps the user's own settings: reads and writes the config file, reads the environment."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 _PREFIX: Final = "GPT2_"
+PRESETS: Final = "preset"  # the table of presets in the config file
 _LARGEST: Final = 1 << 16  # bytes of a config file: tomllib takes time by their square
 
 
@@ -40,14 +41,59 @@ def read_config() -> dict[str, Any]:
     Raises:
         UsageError: if it cannot be read, or a key stands there in both spellings.
     """
-    path = config_file()
-    text = _read()
-    values = _load(text) if text else {}
-    spelled = {key: key.replace("-", "_") for key in values}
-    twice = sorted(key for key in values if "-" in key and spelled[key] in values)
-    if twice:
-        raise UsageError(f"{path}: {twice[0]} and {spelled[twice[0]]} are the same key")
-    return {spelled[key]: value for key, value in values.items()}
+    values = _spell(_read_values())
+    if isinstance(values.get(PRESETS), dict):
+        del values[PRESETS]
+    return values
+
+
+def read_presets() -> dict[str, dict[str, Any]]:
+    """Return the values of each preset by its name, in their order.
+
+    Raises:
+        UsageError: as `read_config`, or if there is anything else among them.
+    """
+    presets = _read_values().get(PRESETS, {})
+    if not isinstance(presets, dict) or not all(isinstance(v, dict) for v in presets.values()):
+        raise UsageError(f"{config_file()}: expected tables such as [{PRESETS}.NAME] for presets")
+    return {name: _spell(values) for name, values in presets.items()}
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """Return the values of a preset.
+
+    Raises:
+        UsageError: as `read_presets`, or if there is no such preset; names the known ones.
+    """
+    presets = read_presets()
+    if name not in presets:
+        known = f"one of {', '.join(presets)}" if presets else "one that is kept"
+        advice = "" if presets else "`gpt2 config preset save` keeps one"
+        raise UsageError(advice=advice, option=PRESETS, expected=known, found=name)
+    return presets[name]
+
+
+def write_preset(name: str, values: Mapping[str, Any]) -> bool:
+    """Keep a preset, in place of an earlier one; return whether there was one.
+
+    Raises:
+        UsageError, OutputError: as `write_setting`.
+    """
+    import tomlkit
+
+    with _changing() as document:
+        presets = document.setdefault(PRESETS, tomlkit.table(is_super_table=True))
+        replaced = name in presets
+        presets[name] = values
+    return replaced
+
+
+def remove_preset(name: str) -> None:
+    """Remove a preset, as `write_preset` writes one."""
+    with _changing() as document:
+        del document[PRESETS][name]
+        if not document[PRESETS]:
+            del document[PRESETS]
 
 
 def write_setting(key: str, value: Any) -> None:
@@ -91,6 +137,20 @@ def _changing() -> Iterator["TOMLDocument"]:
 
 def _find_spelling(document: Iterable[str], key: str) -> str | None:
     return next((known for known in document if known.replace("-", "_") == key), None)
+
+
+def _spell(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by their keys, `_` for `-`."""
+    spelled = {key: key.replace("-", "_") for key in values}
+    twice = sorted(key for key in values if "-" in key and spelled[key] in values)
+    if twice:
+        raise UsageError(f"{config_file()}: {twice[0]} and {spelled[twice[0]]} are the same key")
+    return {spelled[key]: value for key, value in values.items()}
+
+
+def _read_values() -> dict[str, Any]:
+    text = _read()
+    return _load(text) if text else {}
 
 
 def _read() -> str:

@@ -28,7 +28,13 @@ _TOKENIZER: Final = ("gpt2cli.tokenizer",)
 _ROOMS: Final = (
     *("gpt2cli.batch", "gpt2cli.bench", "gpt2cli.chat", "gpt2cli.config_command", "gpt2cli.doctor"),
     *("gpt2cli.export_command", "gpt2cli.generate", "gpt2cli.models"),
-    *("gpt2cli.replay", "gpt2cli.score", "gpt2cli.serve", "gpt2cli.tokens"),
+    *(
+        "gpt2cli.preset_command",
+        "gpt2cli.replay",
+        "gpt2cli.score",
+        "gpt2cli.serve",
+        "gpt2cli.tokens",
+    ),
 )
 
 # Module, with all that lies in it -> what it must never import, with all that lies in that.

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from gpt2cli.batch.config import InputOutput
-from gpt2cli.config import OF_A_PROMPT, DraftConfig, ModelConfig, ReportConfig
+from gpt2cli.config import OF_A_PROMPT, DraftConfig, ModelConfig, PresetConfig, ReportConfig
 from gpt2cli.errors import UsageError
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
@@ -14,7 +14,7 @@ from gpt2cli.settings import Settings
 _OF_MERGING: Final = ("merge", "output", "quiet")
 
 
-@takes(*OF_A_PROMPT, InputOutput, ReportConfig, ModelConfig, DraftConfig)
+@takes(*OF_A_PROMPT, InputOutput, PresetConfig, ReportConfig, ModelConfig, DraftConfig)
 def batch(
     *,
     prompts: Annotated[

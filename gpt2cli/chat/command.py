@@ -7,6 +7,7 @@ from gpt2cli.config import (
     DraftConfig,
     GenerationConfig,
     ModelConfig,
+    PresetConfig,
     ReportConfig,
     SamplingConfig,
     SeedConfig,
@@ -18,7 +19,7 @@ from gpt2cli.settings import Settings
 
 @takes(
     ChatConfig, TextConfig, SamplingConfig, SeedConfig, GenerationConfig, ReportConfig, ModelConfig,
-    DraftConfig,
+    DraftConfig, PresetConfig,
     max_new_tokens=128,
 )  # fmt: skip
 def chat(*, settings: Settings) -> None:

@@ -8,6 +8,7 @@ from gpt2cli.declarations import Option, options_of
 from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import SWITCH
 from gpt2cli.settings import Given, Settings, find_settings
+from gpt2cli.user_settings import PRESETS
 
 _GROUPS: Final = (SamplingConfig, SeedConfig, GenerationConfig)
 _ALIKE: Final = frozenset({"temperature", "greedy"})  # greedy is a temperature
@@ -24,7 +25,9 @@ def change_setting(settings: Settings, option: Option, text: str) -> Settings:
     """
     if text == "default":  # the environment, the config file or the model say what holds
         fields = _ALIKE if option.field in _ALIKE else {option.field}
-        behind = find_settings((settings.options[field] for field in fields), {})
+        named = [option for option in settings.options.values() if option.field == PRESETS]
+        taken = [*named, *(settings.options[field] for field in fields)]
+        behind = find_settings(taken, {PRESETS: settings.values.get(PRESETS)})
         return settings.without(fields).over(behind.given).check()
     return settings.over({option.field: Given(option.parse(unquote(text)))}).check()
 

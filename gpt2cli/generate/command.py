@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpt2cli.config import OF_A_PROMPT, DraftConfig, ModelConfig, ReportConfig
+from gpt2cli.config import OF_A_PROMPT, DraftConfig, ModelConfig, PresetConfig, ReportConfig
 from gpt2cli.errors import UsageError
 from gpt2cli.generate.config import InputOutput
 from gpt2cli.options import takes
@@ -14,7 +14,7 @@ from gpt2cli.terminal.result import open_result, refuse_overwriting
 from gpt2cli.text_input import Stdin, find_stdin, read_texts
 
 
-@takes(*OF_A_PROMPT, InputOutput, ReportConfig, ModelConfig, DraftConfig)
+@takes(*OF_A_PROMPT, InputOutput, PresetConfig, ReportConfig, ModelConfig, DraftConfig)
 def generate(
     *,
     prompt: Annotated[

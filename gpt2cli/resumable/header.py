@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from gpt2cli.config import DraftConfig, ModelConfig, ReportConfig
+from gpt2cli.config import DraftConfig, ModelConfig, PresetConfig, ReportConfig
 from gpt2cli.declarations import options_of
 from gpt2cli.errors import UsageError
 from gpt2cli.settings import Settings
@@ -27,7 +27,7 @@ def make_header(
 
     Of the options it is what changes the results, or how they are written; not how fast or where.
     """
-    groups = (ModelConfig, DraftConfig, ReportConfig)
+    groups = (ModelConfig, DraftConfig, PresetConfig, ReportConfig)
     of_the_run = {o.field for group in groups for o in options_of(group)}
     of_the_run |= {"seed", "file", "output", "stdin", "resume", "batch_size", "merge"}
     options = {name: value for name, value in settings.values.items() if name not in of_the_run}

@@ -3,7 +3,14 @@
 from importlib.util import find_spec
 from typing import Final
 
-from gpt2cli.config import OF_A_PROMPT, DraftConfig, ModelConfig, ReportConfig, SampleConfig
+from gpt2cli.config import (
+    OF_A_PROMPT,
+    DraftConfig,
+    ModelConfig,
+    PresetConfig,
+    ReportConfig,
+    SampleConfig,
+)
 from gpt2cli.errors import PackageError
 from gpt2cli.options import takes
 from gpt2cli.serve.config import ServeConfig
@@ -15,6 +22,7 @@ _NEEDED: Final = ("starlette", "uvicorn")
 @takes(
     ServeConfig,
     *(group for group in OF_A_PROMPT if group is not SampleConfig),
+    PresetConfig,
     ReportConfig,
     ModelConfig,
     DraftConfig,
