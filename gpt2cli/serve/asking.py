@@ -8,7 +8,7 @@ from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
 from gpt2cli.generation.requests import PreparedRequest, choose_seed, make_request, prepare
 from gpt2cli.sampling.random import seed_of
 from gpt2cli.serve.faults import Fault, explain
-from gpt2cli.serve.fields import Fields, read_object
+from gpt2cli.serve.fields import MOST_CHARACTERS, SWITCH, Fields, is_id, read_object
 from gpt2cli.serve.service import Service
 from gpt2cli.settings import Given, Layer, Settings
 
@@ -18,8 +18,6 @@ _KNOWN: Final = (
     *("best_of", "echo", "model", "prompt", "stream", "stream_options", "suffix", "user"),
 )
 _MOST_COMPLETIONS: Final = 1024  # of a request
-_MOST_CHARACTERS: Final = 1 << 20  # of a prompt: tokenizers 0.23 takes half a second for so many
-_SWITCH: Final = "true or false"
 _FORMS: Final = "a text, token ids, or a list of one of them"
 
 Prompt = str | Sequence[int]
@@ -82,7 +80,7 @@ def read_ask(data: bytes, service: Service) -> Ask:
 def _read_prompts(given: Mapping[str, Any]) -> Sequence[Prompt]:
     """Return the prompts; none at all is the empty one, as in OpenAI's API."""
     prompt = given.get("prompt", "")
-    many = isinstance(prompt, list) and bool(prompt) and not _is_id(prompt[0])
+    many = isinstance(prompt, list) and bool(prompt) and not is_id(prompt[0])
     prompts = prompt if many else [prompt]
     forms = {_find_form(one) for one in prompts}
     if len(forms) > 1 or None in forms:
@@ -93,21 +91,17 @@ def _read_prompts(given: Mapping[str, Any]) -> Sequence[Prompt]:
 
 def _find_form(prompt: Any) -> type[Any] | None:
     if isinstance(prompt, str):
-        if len(prompt) > _MOST_CHARACTERS:
-            fault = f"prompt: it has {len(prompt)} characters, the limit is {_MOST_CHARACTERS}"
+        if len(prompt) > MOST_CHARACTERS:
+            fault = f"prompt: it has {len(prompt)} characters, the limit is {MOST_CHARACTERS}"
             raise Fault(400, fault, param="prompt")
         return str
-    is_ids = isinstance(prompt, list) and bool(prompt) and all(map(_is_id, prompt))
+    is_ids = isinstance(prompt, list) and bool(prompt) and all(map(is_id, prompt))
     return list if is_ids else None
-
-
-def _is_id(value: Any) -> bool:
-    return type(value) is int and value >= 0
 
 
 def _read_form(fields: Fields, own: Layer) -> Form:
     values = {name: given.value for name, given in own.items()}
-    choices, stream = values.get("samples", 1), fields.read("stream", bool, False, _SWITCH)
+    choices, stream = values.get("samples", 1), fields.read("stream", bool, False, SWITCH)
     best_of = fields.read("best_of", int, choices, "a whole number")
     if best_of < choices or (best_of > choices and (stream or values.get("beams", 1) > 1)):
         name = fields.spelling.get("samples", "samples")
@@ -117,7 +111,7 @@ def _read_form(fields: Fields, own: Layer) -> Form:
         choices,
         best_of,
         values.get("logprobs"),
-        fields.read("echo", bool, False, _SWITCH),
+        fields.read("echo", bool, False, SWITCH),
         stream,
         _wants_usage(fields.read("stream_options", dict, {}, "an object"), stream=stream),
     )

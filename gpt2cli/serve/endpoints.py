@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,7 +13,13 @@ from gpt2cli.serve.asking import read_ask
 from gpt2cli.serve.faults import Fault, explain
 from gpt2cli.serve.http import EventStream, JSONAnswer, read_body, wait_until_gone
 from gpt2cli.serve.jobs import Job, Piece, Scores
+from gpt2cli.serve.metrics import CONTENT_TYPE, Metrics
 from gpt2cli.serve.service import Service
+from gpt2cli.serve.tokenizing import detokenize, tokenize
+
+PATHS: Final = (
+    *("/", "/health", "/metrics", "/v1/models", "/v1/completions", "/tokenize", "/detokenize"),
+)
 
 T = TypeVar("T")
 Results = tuple[Sequence[Scores], Sequence[Piece]]
@@ -25,6 +31,7 @@ class Endpoints:
     def __init__(self, executor: Executor) -> None:
         """`executor`: where requests are prepared, so that nobody else waits for that."""
         self.service: Service | None = None  # None: the model is loading
+        self.metrics = Metrics(PATHS)
         self._executor = executor
 
     async def health(self, request: Request) -> Response:
@@ -42,6 +49,24 @@ class Endpoints:
         service = self._find_service()
         service.check_model(request.path_params["name"])
         return JSONAnswer(describe_model(service))
+
+    async def show_metrics(self, request: Request) -> Response:
+        """Tell what was done, to Prometheus."""
+        return Response(self.metrics.show(self.service), media_type=CONTENT_TYPE)
+
+    async def tokenize(self, request: Request) -> Response:
+        """Turn a text into ids."""
+        return await self._answer_at_once(request, tokenize)
+
+    async def detokenize(self, request: Request) -> Response:
+        """Turn ids into text."""
+        return await self._answer_at_once(request, detokenize)
+
+    async def _answer_at_once(
+        self, request: Request, function: Callable[[bytes, Service], Any]
+    ) -> Response:
+        service = self._find_service()
+        return JSONAnswer(await self._run(function, await read_body(request), service))
 
     async def complete(self, request: Request) -> Response:
         """Complete prompts."""

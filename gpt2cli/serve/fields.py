@@ -2,13 +2,21 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from export.small_files import ReadError, parse_json
 from gpt2cli.errors import Gpt2Error, shorten
 from gpt2cli.prompt_options import OPTIONS, read_options
 from gpt2cli.serve.faults import Fault, explain
 from gpt2cli.settings import Layer
+
+SWITCH: Final = "true or false"
+MOST_CHARACTERS: Final = 1 << 20  # of a prompt: tokenizers 0.23 takes half a second for so many
+
+
+def is_id(value: Any) -> bool:
+    """Tell whether a value of JSON may be a token's id: a flag is none."""
+    return type(value) is int and value >= 0
 
 
 def read_object(data: bytes) -> dict[str, Any]:
@@ -33,14 +41,16 @@ class Fields:
     given: Mapping[str, Any]
     names: Mapping[str, str]
 
-    def refuse_unknown(self, known: Collection[str]) -> None:
-        """Refuse what is neither an option nor `known`.
+    def refuse_unknown(
+        self, known: Collection[str], *, options: Collection[str] = OPTIONS.keys()
+    ) -> None:
+        """Refuse what is neither `known` nor one of the options.
 
         Raises:
             Fault: naming the first one.
         """
         for name in self.given:
-            if name not in known and name not in OPTIONS and name not in self.names.values():
+            if name not in known and name not in options and name not in self.names.values():
                 raise Fault(400, f"unknown field {shorten(name)}", param=shorten(name))
 
     def read(self, name: str, kind: type[Any], default: Any, wanted: str) -> Any:

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,17 @@ from gpt2cli.serve.jobs import Job, Key, Scores, make_cut
 from gpt2cli.tokenizer import Tokenizer
 
 _MOMENT: Final = 0.1  # seconds that `take` waits
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the jobs were, for statistics; times in seconds."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    failures: int = 0  # of the model
+    score_seconds: float = 0.0
+
 
 CallSoon = Callable[[Callable[[], object]], object]  # call_soon_threadsafe of the event loop
 
@@ -65,6 +76,7 @@ class Runner:
         self._called = False  # whether the event loop will look into it
         self._loop: Loop | None = None
         self.counts = Counts()
+        self.tally = Tally()
 
     # The event loop's side
 
@@ -145,6 +157,7 @@ class Runner:
                     for chunk in chunks:
                         self._pass_on(chunk)
             except Exception as error:
+                self.tally.failures += 1
                 self._tell(f"the model failed: {error or type(error).__name__}")
                 self._fail(error)
         with self._changed:
@@ -167,6 +180,8 @@ class Runner:
             if not job.left:
                 self._queue.popleft()
         prepared = job.prompts[number]
+        if sample == 0:
+            self.tally.prompt_tokens += len(prepared.prompt_ids)
         if job.scored is not None and sample == 0:
             self._score(job, number, job.scored)
         request = replace(prepared.request, index=job.first + number)
@@ -184,7 +199,9 @@ class Runner:
             top=top,
             slot=len(self._loop.active),
         )
+        started = time.perf_counter()
         scores = Scores(number, [one for part in some for one in part])
+        self.tally.score_seconds += time.perf_counter() - started
         self._send(partial(job.add_scores, scores))
 
     def _pass_on(self, chunk: Chunk) -> None:
@@ -192,6 +209,7 @@ class Runner:
         key = (chunk.index - job.first, chunk.sample)
         self._send(partial(job.add, key, chunk))
         if chunk.finish is not None:
+            self.tally.completion_tokens += chunk.finish.completion_tokens
             with self._changed:
                 job.missing.discard(key)
                 self._forget_finished(job)

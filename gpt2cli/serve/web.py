@@ -16,6 +16,7 @@ from gpt2cli.serve.endpoints import Endpoints
 from gpt2cli.serve.faults import Fault, explain
 from gpt2cli.serve.guard import Guard
 from gpt2cli.serve.http import JSONAnswer
+from gpt2cli.serve.metrics import Metrics
 
 _TOLD: Final = {404: "there is no such path", 405: "this path takes another method"}
 
@@ -27,11 +28,14 @@ def make_app(endpoints: Endpoints, guard: Guard, tell: Callable[[str], object]) 
             Route("/health", endpoints.health),
             Route("/v1/models", endpoints.models),
             Route("/v1/models/{name:path}", endpoints.model),
+            Route("/metrics", endpoints.show_metrics),
+            Route("/tokenize", endpoints.tokenize, methods=["POST"]),
+            Route("/detokenize", endpoints.detokenize, methods=["POST"]),
             Route("/v1/completions", endpoints.complete, methods=["POST"]),
         ],
         exception_handlers={Fault: _tell_fault, HTTPException: _tell_http_fault},
     )
-    app = _Guarded(app, guard, tell)
+    app = _Guarded(app, guard, endpoints.metrics, tell)
     if guard.form.cors:
         app = CORSMiddleware(
             app,
@@ -59,23 +63,28 @@ async def _tell_http_fault(request: Request, error: Exception) -> Response:
 class _Guarded:
     """An application that answers only whom it may; what fails in it is answered too."""
 
-    def __init__(self, app: ASGIApp, guard: Guard, tell: Callable[[str], object]) -> None:
+    def __init__(
+        self, app: ASGIApp, guard: Guard, metrics: Metrics, tell: Callable[[str], object]
+    ) -> None:
         self._app = app
         self._guard = guard
+        self._metrics = metrics
         self._tell = tell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        started = False
+        path, started = scope["path"], False
 
         async def pass_on(message: Message) -> None:
             nonlocal started
-            started = True
+            if message["type"] == "http.response.start":
+                started = True
+                self._metrics.count(path, message["status"])
             await send(message)
 
         try:
-            self._guard.check(scope["path"], Headers(scope=scope))
+            self._guard.check(path, Headers(scope=scope))
             await self._app(scope, receive, pass_on)
         except (ClientDisconnect, TimeoutError):
             return  # nobody reads
@@ -83,4 +92,4 @@ class _Guarded:
             if not isinstance(error, Fault):
                 self._tell(f"a request failed: {type(error).__name__}: {error}")
             if not started:
-                await _answer(explain(error))(scope, receive, send)
+                await _answer(explain(error))(scope, receive, pass_on)

@@ -130,6 +130,73 @@ def test_a_host_that_others_reach_takes_a_key_or_a_word(options: dict[str, Any])
     ServeConfig(**options, api_key=("x",))
 
 
+def test_metrics_are_counted_in_the_form_of_prometheus(open_site: OpenSite) -> None:
+    """Unknown paths share one name, since clients could make any number of them."""
+    site = open_site()
+    site.ask("/health")
+    site.ask("/a")
+    site.ask("/b")
+    reply = site.ask("/metrics")
+    assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    lines = reply.body.decode().splitlines()
+    assert lines[:2] == [
+        "# HELP gpt2_requests_total Requests that were answered.",
+        "# TYPE gpt2_requests_total counter",
+    ]
+    assert lines[2:] == [
+        'gpt2_requests_total{path="/health",status="503"} 1',
+        'gpt2_requests_total{path="other",status="404"} 2',
+    ]
+
+
+def test_metrics_tell_what_the_model_did(site: Site) -> None:
+    """Tokens of a request, counted before and after it; nothing runs or waits then."""
+
+    def read() -> dict[str, float]:
+        lines = site.ask("/metrics").body.decode().splitlines()
+        pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, _, value in pairs}
+
+    before = read()
+    site.complete(prompt="Once upon a time", max_tokens=5, n=2, ignore_eos=True)
+    after = read()
+    grown = {name: value - before.get(name, 0) for name, value in after.items()}
+    assert grown['gpt2_requests_total{path="/v1/completions",status="200"}'] == 1
+    assert grown["gpt2_prompt_tokens_total"] == 4
+    assert grown["gpt2_completion_tokens_total"] == 10
+    assert grown['gpt2_seconds_total{phase="decode"}'] > 0
+    assert (after["gpt2_waiting_requests"], after["gpt2_slots_in_use"]) == (0, 0)
+    assert after["gpt2_slots"] == 4
+
+
+def test_a_text_becomes_ids_and_ids_become_text(site: Site) -> None:
+    answer = site.ask("/tokenize", {"prompt": "Once upon 🦊"}).json
+    assert (answer["count"], answer["max_model_len"]) == (len(answer["tokens"]), 512)
+    assert answer["pieces"][0] == {"id": answer["tokens"][0], "text": "Once"}
+    assert any("bytes" in piece for piece in answer["pieces"])
+    assert site.ask("/detokenize", {"tokens": answer["tokens"]}).json == {"prompt": "Once upon 🦊"}
+    assert site.ask("/tokenize", {"prompt": ""}).json["tokens"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "param"),
+    [
+        ("/tokenize", {}, "prompt"),
+        ("/tokenize", {"prompt": 1}, "prompt"),
+        ("/tokenize", {"prompt": "x", "top_k": 1}, "top_k"),
+        ("/tokenize", {"prompt": "x", "model": "other"}, "model"),
+        ("/detokenize", {}, "tokens"),
+        ("/detokenize", {"tokens": [True]}, "tokens"),
+        ("/detokenize", {"tokens": [4096]}, "tokens"),
+        ("/detokenize", {"tokens": "x"}, "tokens"),
+    ],
+)
+def test_wrong_fields_of_these_are_named(
+    site: Site, path: str, fields: dict[str, Any], param: str
+) -> None:
+    assert site.ask(path, fields).error[1] == param
+
+
 def test_a_body_beyond_the_limit_is_refused(site: Site) -> None:
     status, _, message = site.ask("/v1/completions", body=b" " * (10 * 2**20 + 1)).error
     assert (status, message) == (413, "the body is longer than 10485760 bytes")
