@@ -26,13 +26,12 @@ from export.folder_weights import FolderWeights
 from export.graph import GRAPH_VERSION, add_weight, build_graph
 from export.graph_runner import CPU_PROVIDER
 from export.manifest import (
-    COPIED_FILES,
     CPU_MODEL_FILE,
+    LIGHT_FILES,
     MANIFEST_FILE,
     MODEL_FILE,
     MODEL_FILES,
     OWN_SUFFIX,
-    TOKENIZER_FILE,
     VERIFYING_MODEL_FILE,
     describe,
     find_graph,
@@ -57,7 +56,7 @@ DATA_FILE: Final = "model.onnx.data"
 # All files that a model folder may hold; a folder with any other file is never replaced.
 _FILES: Final = frozenset(
     {
-        *(DATA_FILE, MANIFEST_FILE, TOKENIZER_FILE, *COPIED_FILES, *PORTABLE_FILES),
+        *(DATA_FILE, *LIGHT_FILES, *PORTABLE_FILES),
         *(f"{name}{suffix}" for name in MODEL_FILES for suffix in ("", OWN_SUFFIX)),
     }
 )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from export.chat_template import CHAT_TEMPLATE_FILE
 from export.config import CONFIG_FILE, GPT2Config, read_config, read_raw
 from export.tokenizer import TokenizerFacts, read_facts
 
@@ -22,6 +23,7 @@ MANIFEST_FILE: Final = "export.json"
 TOKENIZER_FILE: Final = "tokenizer.json"
 GENERATION_FILE: Final = "generation_config.json"
 COPIED_FILES: Final = (CONFIG_FILE, GENERATION_FILE)
+LIGHT_FILES: Final = (MANIFEST_FILE, TOKENIZER_FILE, CHAT_TEMPLATE_FILE, *COPIED_FILES)
 # Behind the names of these graphs in a portable folder, where others load all that ends in .onnx.
 OWN_SUFFIX: Final = ".gpt2"
 
@@ -84,6 +86,8 @@ def write_descriptions(
         (folder / CONFIG_FILE).write_bytes(as_bytes({**read_raw(source), **(changed or {})}))
     # Not Tokenizer.save (0.23.3): on a full disk it raises a bare Exception.
     (folder / TOKENIZER_FILE).write_text(facts.tokenizer.to_str(), encoding="utf-8")
+    if facts.chat.template is not None:
+        (folder / CHAT_TEMPLATE_FILE).write_bytes(facts.chat.template.encode())
 
 
 def describe(
@@ -103,6 +107,7 @@ def describe(
             "bos_token_id": facts.special.bos_token_id,
             "eos_token_ids": list(facts.special.eos_token_ids),
             "special_tokens": facts.special.as_rows(),
+            "names": facts.chat.names,
         },
         "files": {
             path.relative_to(folder).as_posix(): _fingerprint(path)

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from export.chat_template import ChatFacts, read_chat_facts
 from export.config import GPT2Config, read_object
 from export.errors import CheckpointError, panics_caught
 from export.small_files import LARGE, ReadError, read_text
@@ -57,6 +58,7 @@ class TokenizerFacts:
     vocab_size: int  # ids that the tokenizer knows
     missing_ids: list[list[int]]  # [first, last] of the runs of ids that it lacks: never drawn
     notes: list[str]  # what the user should know of it, a line each
+    chat: ChatFacts
 
 
 def read_facts(folder: Path, config: GPT2Config) -> TokenizerFacts:
@@ -70,6 +72,7 @@ def read_facts(folder: Path, config: GPT2Config) -> TokenizerFacts:
         _set_for_inference(tokenizer, files)
         before, after = _find_around(tokenizer) if whole else _find_flagged(tokenizer, files)
         special = find_special_tokens(tokenizer, files, config, own_file=own_file)
+    chat = read_chat_facts(folder, files, special)
     known = set(tokenizer.get_vocab(with_added_tokens=True).values())
     _refuse_far_ids(folder, tokenizer, known, config.vocab_size)
     return TokenizerFacts(
@@ -78,7 +81,8 @@ def read_facts(folder: Path, config: GPT2Config) -> TokenizerFacts:
         start_ids=before,
         vocab_size=len(known),
         missing_ids=_find_gaps(known | {*special.eos_token_ids}, config.vocab_size),
-        notes=[*special.notes, *_describe_left_out(tokenizer, after, files)],
+        notes=[*special.notes, *_describe_left_out(tokenizer, after, files), *chat.notes],
+        chat=chat,
     )
 
 

@@ -73,6 +73,7 @@ class ModelFolder:
     checked: tuple[tuple[str, str], ...]  # (onnxruntime version, provider) that passed the check
     files: Mapping[str, tuple[int, str]] = field(repr=False)  # size and sha256, by name
     adapters: tuple[MergedAdapter, ...] = ()
+    token_names: Mapping[str, str] = field(default_factory=dict)  # texts, by fields as eos_token
     identities: Sequence[Mapping[str, Any]] = field(default=(), repr=False)  # as `kept_identities`
 
     @property
@@ -207,6 +208,7 @@ def _parse(path: Path, manifest: Mapping[str, Any]) -> ModelFolder:
             source=dict(manifest["source"]),
             adapters=_parse_adapters(manifest["source"]),
             checked=_parse_checked(manifest["checked"]),
+            token_names=_parse_names(tokenizer.get("names", {})),
             identities=kept_identities(manifest),
             files={name: _parse_file(name, facts) for name, facts in manifest["files"].items()},
         )
@@ -235,6 +237,12 @@ def _parse_ids(values: Any, end: int) -> tuple[int, ...]:
     whole = isinstance(values, list) and all(type(v) is int and 0 <= v < end for v in values)
     _require(whole, f"whole numbers below {end}", values)
     return tuple(values)
+
+
+def _parse_names(names: Any) -> dict[str, str]:
+    texts = isinstance(names, dict) and all(isinstance(text, str) for text in names.values())
+    _require(texts, "names of special tokens", names)
+    return dict(names)
 
 
 def _parse_checked(entries: Any) -> tuple[tuple[str, str], ...]:

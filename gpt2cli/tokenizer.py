@@ -1,6 +1,7 @@
 """Text to ids and back. Long texts are encoded in pieces, to the same ids as the whole."""
 
 import functools
+import re
 import threading
 from array import array
 from collections import Counter
@@ -66,6 +67,12 @@ class Tokenizer:
         self.start_ids = folder.start_ids  # what stands before every prompt
         self.bos_token_id = folder.bos_token_id
         self.eos_token_ids = folder.eos_token_ids
+
+    @functools.cached_property
+    def added_tokens_pattern(self) -> re.Pattern[str] | None:
+        """What finds the texts that may read as one token, special or not, the longest first."""
+        texts = sorted(filter(None, (str(t.content) for t in self._added.values())), key=len)
+        return re.compile("|".join(map(re.escape, reversed(texts)))) if texts else None
 
     @property
     def context_id(self) -> int | None:

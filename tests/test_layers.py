@@ -123,6 +123,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "typer": (*_ROOMS, "gpt2cli.app", "gpt2cli.options"),
     "rich": ("gpt2cli.terminal",),
+    "jinja2": ("gpt2cli.chat.sandbox",),  # runs what a model's file says
     "prompt_toolkit": ("gpt2cli.chat.prompt",),
     "starlette": ("gpt2cli.serve",),
     "uvicorn": ("gpt2cli.serve.listening",),

@@ -8,11 +8,12 @@ from typing import Final
 
 import pytest
 
+from export.chat_template import read_chat_facts
 from export.checkpoint import ShardedFile
 from export.config import read_config
 from export.errors import ExportError
 from export.safetensors_file import SafetensorsFile
-from export.special_tokens import read_token_files
+from export.special_tokens import SpecialTokens, read_token_files
 from export.tensorflow_steps import choose_name
 from export.tokenizer import read_tokenizer
 from gpt2cli import user_settings
@@ -72,6 +73,12 @@ def test_nobody_else_reads_files_whole_or_parses_json_and_toml() -> None:
 
 Folder = pathlib.Path
 
+
+def _read_template(folder: Folder) -> object:
+    files = read_token_files(folder)
+    return read_chat_facts(folder, files, SpecialTokens())
+
+
 # A file, in a folder that is also the cache, state and config folder -> what reads it.
 _LOUD: Final[Mapping[str, Callable[[Folder], object]]] = {
     "config.json": read_config,
@@ -86,6 +93,7 @@ _LOUD: Final[Mapping[str, Callable[[Folder], object]]] = {
     "tokenizer_config.json": read_token_files,
     "special_tokens_map.json": read_token_files,
     "added_tokens.json": read_token_files,
+    "chat_template.json": _read_template,
     "model.safetensors.index.json": lambda folder: ShardedFile(
         folder / "model.safetensors.index.json", _open_no_shard
     ),

@@ -1,13 +1,13 @@
 """Runs a conversation: each message becomes a prompt, each completion a reply."""
 
+import functools
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from gpt2cli.chat.config import OWN
 from gpt2cli.chat.context import (
-    TEMPLATES,
     Room,
-    Template,
     check_system,
     cut,
     fit,
@@ -16,6 +16,8 @@ from gpt2cli.chat.context import (
     settle_replies,
 )
 from gpt2cli.chat.conversation import Conversation, Turn
+from gpt2cli.chat.own_template import OwnTemplate
+from gpt2cli.chat.templates import TEMPLATES, Template
 from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig, SeedConfig, TextConfig
 from gpt2cli.detokenizer import cut_begun
 from gpt2cli.errors import UsageError
@@ -35,6 +37,9 @@ from gpt2cli.sampling.random import draw_seed, seed_of
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.settings import Settings
 from gpt2cli.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from gpt2cli.chat.sandbox import ChatTemplate
 
 _ROOM_SHARE: Final = 4  # at most one part in four of the context is held free for the reply
 
@@ -72,15 +77,18 @@ class Chat:
         tokenizer: Tokenizer,
         sampler: Sampler,
         *,
-        template: str,
         settings: Settings,
         conversation: Conversation,
+        load_template: Callable[[], "ChatTemplate"],
         drafting: Drafting | None = None,
     ) -> None:
-        """Begin; `template` is a name in TEMPLATES. Without a seed each reply has a random one.
+        """Begin a conversation that tells its form. Without a seed each reply has a random one.
+
+        `load_template` gives the model's own template, or raises.
 
         Raises:
             UsageError: if the model cannot be used with the template or with the settings.
+            Gpt2Error: if its own template cannot be used.
         """
         self._engine = engine
         self._tokenizer = tokenizer
@@ -88,8 +96,9 @@ class Chat:
         self._allow_special = settings.make(TextConfig).allow_special
         self._prompt_cache = PromptCache()
         self._drafting = drafting
+        self._load_template = functools.cache(load_template)
         self._seeded: int | None = 0  # the turn that gets the seed as set; None: the next turn
-        self.template = template
+        self.conversation = conversation
         self.known_by_text = self.take_up(conversation)
         self.change_settings(settings)
 
@@ -97,7 +106,12 @@ class Chat:
         """Go on with a conversation that was kept; return how many replies it has as text only.
 
         What follows these may differ from what followed them once, as their tokens may.
+
+        Raises:
+            Gpt2Error: if the model cannot see it in its form.
         """
+        if not conversation.template:
+            conversation = conversation.in_form(self.conversation.template)
         template = self._make_template(conversation)
         self.conversation, count = settle_replies(conversation, template)
         return count
@@ -221,7 +235,8 @@ class Chat:
         seed = self._choose_seed(number)
         request = make_request(self.settings, message, seed=seed, index=number)
         stop = (*request.generation.stop, *template.stop)
-        limits = replace(request.generation, stop=stop, include_stop=False)
+        stop_ids = (*request.generation.stop_token, *template.stop_ids)
+        limits = replace(request.generation, stop=stop, stop_token=stop_ids, include_stop=False)
         request = replace(request, generation=limits)
         first, prompt = fit(conversation, message, template, self._make_room())
         prepared = prepare(
@@ -276,5 +291,9 @@ class Chat:
         return number if self._seeded is None else min(number, self._seeded)
 
     def _make_template(self, conversation: Conversation) -> Template:
-        form = TEMPLATES[self.template]
-        return form(conversation, self._tokenizer, allow_special=self._allow_special)
+        special = self._allow_special
+        if conversation.template == OWN:
+            source = self._load_template()
+            return OwnTemplate(conversation, self._tokenizer, allow_special=special, source=source)
+        form = TEMPLATES[conversation.template]
+        return form(conversation, self._tokenizer, allow_special=special)

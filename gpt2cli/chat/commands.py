@@ -93,7 +93,7 @@ def _show(dialogue: Dialogue, argument: str) -> None:
     about = {
         "model": f"{stored.title}, {stored.folder.precision} on "
         f"{dialogue.model.engine.device}, {chat.n_positions} tokens",
-        "template": chat.template,
+        "template": conversation.template,
         "names": f"{conversation.user_name}, {conversation.bot_name}",
         "system": conversation.system or "none",
         "turns": str(len(conversation.turns)),

@@ -9,6 +9,8 @@ from gpt2cli.declarations import option
 from gpt2cli.option_kinds import TEXT, one_of
 
 _CHAT: Final = "Conversation"
+OWN: Final = "model"
+FORMS: Final = (OWN, "transcript", "dialogpt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +27,10 @@ class ChatConfig:
         None, "Text before the conversation, kept when old turns are dropped.", _CHAT, kind=TEXT
     )
     template: str = option(
-        AUTO, "Form in which the model sees the conversation: lines that begin with a name, or "
-        "DialoGPT's.", _CHAT, kind=one_of((AUTO, "transcript", "dialogpt")),
-        usual="auto: DialoGPT's if the model's config.json says so",
+        AUTO, "Form in which the model sees the conversation: the model's own chat template, lines "
+        "that begin with a name, or DialoGPT's.", _CHAT, kind=one_of((AUTO, *FORMS)),
+        usual="auto: the session's; else the model's if it has one; else DialoGPT's if its "
+        "config.json says so; else transcript",
     )  # fmt: skip
     session: Path | None = option(
         None, "Keep the conversation in FILE after each turn, and continue it the next time.",

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from export.small_files import LARGE, MissingFileError, ReadError, parse_json, read_bytes
 from export.whole import replacing
+from gpt2cli.chat.config import FORMS
 from gpt2cli.config import SeedConfig
 from gpt2cli.errors import ConversationError, UsageError, shorten
 from gpt2cli.generation.interfaces import FinishReason
@@ -46,6 +47,7 @@ class Conversation:
     user_name: str = "User"
     bot_name: str = "Bot"
     system: str = ""
+    template: str = ""  # the form in which the model sees it; empty: not known
     turns: tuple[Turn, ...] = ()
 
     def __post_init__(self) -> None:
@@ -70,14 +72,17 @@ class Conversation:
         return replace(self, turns=self.turns[:-1])
 
     def under(self, system: str) -> "Conversation":
-        """Return the conversation with this system text.
+        """Return the conversation with this system text."""
+        return self if system == self.system else replace(self._read_anew(), system=system)
 
-        If it is another one the replies are read from now on: they were drawn after the old one.
-        """
-        if system == self.system:
-            return self
-        turns = tuple(replace(turn, drawn=0) for turn in self.turns)
-        return replace(self, system=system, turns=turns)
+    def in_form(self, template: str) -> "Conversation":
+        """Return the conversation in this form; one of earlier versions does not tell its own."""
+        same = self.template in ("", template)
+        return replace(self if same else self._read_anew(), template=template)
+
+    def _read_anew(self) -> "Conversation":
+        """Return it with replies that are read: they were drawn after what stands there no more."""
+        return replace(self, turns=tuple(replace(turn, drawn=0) for turn in self.turns))
 
     def forget(self) -> "Conversation":
         """Return the conversation without any turn."""
@@ -100,6 +105,7 @@ def write_conversation(
         "user_name": conversation.user_name,
         "bot_name": conversation.bot_name,
         "system": conversation.system,
+        "template": conversation.template,
     }
     fields = [f'"{name}": {_as_json(value)}' for name, value in about.items()]
     turns = ",\n  ".join(_as_json(_describe_turn(turn)) for turn in conversation.turns)
@@ -228,6 +234,9 @@ def _parse_conversation(value: Any) -> Conversation:
     for turn in _get(value, "turns", list, "a list"):
         turns.append(_parse_turn(turn, turns))
     about = {name: _text(value, name) for name in ("user_name", "bot_name", "system")}
+    about["template"] = _text(value, "template") if "template" in value else ""
+    if about["template"] not in ("", *FORMS):
+        raise ValueError(f"there is no template {_show(about['template'])}")
     return Conversation(**about, turns=tuple(turns))
 
 

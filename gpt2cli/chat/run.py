@@ -3,18 +3,21 @@
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from gpt2cli.chat.chat import Chat
 from gpt2cli.chat.commands import run_command
-from gpt2cli.chat.config import ChatConfig
-from gpt2cli.chat.context import choose_template
+from gpt2cli.chat.config import OWN, ChatConfig
 from gpt2cli.chat.conversation import Conversation, SessionFile, tell_replies_differ
 from gpt2cli.chat.dialogue import Dialogue, ReplyView
 from gpt2cli.chat.input import ChatInput, LineInput
+from gpt2cli.chat.own_template import PIP, find_lack, has_chat_template, load_chat_template
+from gpt2cli.chat.templates import choose_template
 from gpt2cli.config import AUTO, DraftConfig, ModelConfig, ReportConfig
 from gpt2cli.draft_loading import load_with_draft
 from gpt2cli.errors import ExitCode, Gpt2Error, OutputError, UsageError
+from gpt2cli.model_folder import ModelFolder
 from gpt2cli.settings import Settings
 from gpt2cli.store.memory import state_folder
 from gpt2cli.terminal.notes import Notes, end_line
@@ -106,16 +109,14 @@ def _open_dialogue(
         conversation = session.read() or conversation
     conversation = _begin(form, conversation)
     settings = settings.with_model(model.stored.folder.generation_config)
-    template = form.template
-    if template == AUTO:
-        template = choose_template(model.stored.folder.config)
+    template = _choose_form(form.template, conversation, model.stored.folder, notes)
     chat = Chat(
         model.engine,
         model.tokenizer,
         model.sampler,
-        template=template,
         settings=settings,
-        conversation=conversation,
+        conversation=conversation.in_form(template),
+        load_template=partial(load_chat_template, model.stored.folder),
         drafting=model.drafting,
     )
     if session is not None:
@@ -132,6 +133,18 @@ def _open_dialogue(
         stats=settings.make(ReportConfig).stats,
         abandoned=writer.is_abandoned,
     )
+
+
+def _choose_form(wanted: str, conversation: Conversation, folder: ModelFolder, notes: Notes) -> str:
+    """Return the form in which the model is to see a conversation."""
+    if wanted != AUTO or conversation.template:
+        return conversation.template if wanted == AUTO else wanted
+    if has_chat_template(folder):
+        lack = find_lack()
+        if lack is None:
+            return OWN
+        notes.note(f"the model's chat template is not used: that needs {lack} ({PIP})")
+    return choose_template(folder.config)
 
 
 def _begin(form: ChatConfig, before: Conversation) -> Conversation:

@@ -20,6 +20,8 @@ _TOKENIZER_FILES: Final = (
     "vocab.json",
     "merges.txt",
     "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
 )
 _CONFIG: Final = "config.json"
 _ADAPTER_CONFIG: Final = "adapter_config.json"

@@ -48,7 +48,7 @@ def _arguments(lab: Lab) -> list[str | bytes]:
         if rng.random() < 0.15:
             given += [name, hostile.argument(rng)[:200]]
     if rng.random() < 0.2:
-        given += ["--template", rng.choice(("transcript", "dialogpt"))]
+        given += ["--template", rng.choice(("transcript", "dialogpt", "model"))]
     return given
 
 

@@ -89,6 +89,7 @@ def test_the_description_is_true(model_folders: ModelFolders) -> None:
         **{"vocab_size": 289, "missing_ids": [], "start_ids": []},
         **{"bos_token_id": 288, "eos_token_ids": [288]},
         "special_tokens": [{"id": 288, "text": "<|endoftext|>", **ends}],
+        "names": {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"},
     }
     assert manifest["onnx"] == onnx.__version__
     assert manifest["checked"] == [

@@ -20,7 +20,7 @@ from gpt2cli.store.store import StoredModel
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import ResultWriter
 from gpt2cli.tokenizer import Tokenizer
-from tests.gpt2cli.chat.talking import shout, spell
+from tests.gpt2cli.chat.talking import refuse_template, shout, spell
 from tests.gpt2cli.folders import bare_folder
 from tests.gpt2cli.scripted import ScriptedEngine
 
@@ -115,9 +115,9 @@ def open_session(
         engine,
         tokenizer,
         model.sampler,
-        template="transcript",
         settings=settings,
-        conversation=conversation or Conversation(),
+        conversation=(conversation or Conversation()).in_form("transcript"),
+        load_template=refuse_template,
     )
     file = io.BytesIO()
     writer = ResultWriter(file, on_terminal=on_terminal)

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from gpt2cli.chat.chat import Chat, Exchange
 from gpt2cli.chat.conversation import Conversation
+from gpt2cli.chat.sandbox import ChatTemplate
 from gpt2cli.chat.settable import all_options
 from gpt2cli.config import SamplingConfig, TextConfig, values_of
 from gpt2cli.declarations import options_of
+from gpt2cli.errors import UsageError
 from gpt2cli.generation.interfaces import LogitsEngine
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.settings import Given, Settings
@@ -33,6 +35,10 @@ class Said:
     @property
     def reply(self) -> str:
         return "".join(self.pieces)
+
+
+def refuse_template() -> ChatTemplate:
+    raise UsageError(option="template", found="a model without a chat template")
 
 
 def shout(message: str) -> str:
@@ -90,14 +96,15 @@ def make_chat(
     template: str = "transcript",
     allow_special: bool = False,
     sampler: Sampler | None = None,
+    load_template: Callable[[], ChatTemplate] = refuse_template,
 ) -> Chat:
     return Chat(
         engine,
         tokenizer,
         sampler or Sampler(),
-        template=template,
         settings=(settings or make_settings()).over({"allow_special": Given(allow_special)}),
-        conversation=conversation or Conversation(),
+        conversation=(conversation or Conversation()).in_form(template),
+        load_template=load_template,
     )
 
 

@@ -2,15 +2,23 @@
 
 import json
 import pathlib
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from typer.testing import Result
 
+from export.convert import convert
+from gpt2cli.chat import own_template, run
 from gpt2cli.chat.conversation import read_conversation
+from tests.checkpoints import CheckpointShape, write_checkpoint
 from tests.gpt2cli.runner import error_line, invoke, stdin_of
 from tests.model_folders import ModelFolders
+from tests.vectors.chat_cases import CASES, write_chat_case
+from tests.vectors.chat_cases import OWN_SIZE as CHAT_OWN_SIZE
+from tests.vectors.chat_cases import VOCAB_SIZE as CHAT_VOCAB_SIZE
 
 _STDIN: Final = 0
 SCRIPT: Final = "Hello, who are you?\nWhat do you like?\nGood night!\n"
@@ -107,6 +115,65 @@ def test_the_model_chooses_the_template_unless_the_user_does(
     result = chat("a\n/context\n/show\n", "--template", template, "-n", "0", model=model)
     seen = "User: a\nBot:\n" if template == "transcript" else "a<|endoftext|><|endoftext|>\n"
     assert seen in result.stderr
+
+
+# The model's own chat template
+
+CHATML_SEEN: Final = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.fixture(scope="module")
+def chatml_folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Return a model whose makers write conversations as ChatML."""
+    folder = tmp_path_factory.mktemp("chatml")
+    shape = CheckpointShape(2, 2, 32, 128, CHAT_VOCAB_SIZE, seed=5)
+    write_checkpoint(folder / "source", shape)
+    write_chat_case(folder / "source", replace(CASES["chatml"], config={}))
+    convert(folder / "source", folder / "model")
+    return folder / "model"
+
+
+def test_the_models_own_template_is_used(chat: Chat, chatml_folder: pathlib.Path) -> None:
+    """The model sees it, a reply ends with its token, and the record can be replayed."""
+    result = chat("a\n/context\n/show\n", "--json", model=chatml_folder)
+    [record] = records(result)
+    assert CHATML_SEEN in result.stderr
+    assert re.search(r"^template +model$", result.stderr, re.MULTILINE)
+    assert record["options"]["stop_token"] == [CHAT_OWN_SIZE + 1]  # <|im_end|>
+    with stdin_of(result.stdout.encode()):
+        assert invoke("replay", "-m", str(chatml_folder), "-").exit_code == 0
+
+
+def test_a_session_keeps_the_form(
+    chat: Chat, chatml_folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Unless the user wants another one; the model must have it."""
+    session = ("--session", tmp_path / "session.json")
+    chat("a\n", *session, "--template", "transcript", model=chatml_folder)
+    result = chat("/context\n", *session, model=chatml_folder)
+    assert result.stderr.startswith("User: a\nBot:")
+    result = chat("/context\n", *session, "--template", "model", model=chatml_folder)
+    assert CHATML_SEEN in result.stderr
+    assert read_conversation(session[1]).template == "model"
+    result = chat("b\n", *session)
+    assert result.exit_code == 2
+    told = "--template: expected transcript or dialogpt, found a model without a chat template"
+    assert error_line(result) == told
+
+
+def test_without_jinja_the_template_is_not_used(
+    chat: Chat, chatml_folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line says so; who asks for it gets an error."""
+    monkeypatch.setattr(own_template, "find_lack", lambda: "jinja2, which is not installed")
+    monkeypatch.setattr(run, "find_lack", own_template.find_lack)
+    result = chat("/context\n/show\n", model=chatml_folder)
+    told = "gpt2: the model's chat template is not used: that needs jinja2, which is not installed"
+    assert result.stderr.startswith(f"{told} (pip install 'jinja2>=3.1.6')\n")
+    assert "transcript" in result.stderr
+    result = chat("a\n", "--template", "model", model=chatml_folder)
+    assert result.exit_code == 1
+    assert error_line(result).startswith("the model's chat template needs jinja2")
 
 
 @pytest.mark.parametrize(

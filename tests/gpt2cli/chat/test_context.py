@@ -9,16 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.chat.context import (
-    DialoGPT,
-    Room,
-    Transcript,
-    build_history,
-    choose_template,
-    fit,
-    ids_that_spell,
-)
+from gpt2cli.chat.context import Room, fit, ids_that_spell
 from gpt2cli.chat.conversation import Conversation, Turn
+from gpt2cli.chat.templates import DialoGPT, Transcript, choose_template
 from gpt2cli.detokenizer import Detokenizer
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.interfaces import FinishReason
@@ -90,7 +83,7 @@ def test_a_reply_that_was_drawn_is_seen_as_it_was_drawn(small_tokenizer: Tokeniz
     assert len(small_tokenizer.encode("aa")) == 1
     drawn = Turn("x", "aa", FinishReason.STOP, 0, reply_ids=(*a, *a), drawn=2)
     template = Transcript(Conversation(), small_tokenizer, allow_special=False)
-    assert build_history([drawn], template, first=0).ids[-2:] == [*a, *a]
+    assert template.history([drawn], first=0).ids[-2:] == [*a, *a]
 
 
 def test_what_was_drawn_is_stepped_where_it_stands_as_it_was_drawn(
@@ -110,7 +103,7 @@ def test_what_was_drawn_is_stepped_where_it_stands_as_it_was_drawn(
         )
         for first in (0, 3)
     ]
-    prompt = build_history(turns, template, first=3)
+    prompt = template.history(turns, first=3)
     assert ascii_tokenizer.show(prompt.ids) == 2 * "a<|endoftext|>bcd<|endoftext|>"
     assert [place for place, stepped in enumerate(prompt.stepped) if stepped] == [8, 9]
     assert len(prompt.stepped) == len(prompt.ids)

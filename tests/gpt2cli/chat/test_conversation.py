@@ -56,6 +56,7 @@ TALK = Conversation(
     user_name="Ann",
     bot_name="Fuchs 🦊",
     system='A wood,\n"deep".',
+    template="model",
     turns=(
         Turn("Hi\nthere", "Yes?\x1b[31m", FinishReason.STOP, 2**53 - 1),
         Turn("/help", "", FinishReason.INTERRUPTED, 0),
@@ -86,6 +87,14 @@ def spoilt(**changes: Any) -> str:
     return json.dumps({k: v for k, v in (value | changes).items() if v is not ...})
 
 
+@pytest.mark.parametrize("form", ["transcript", "dialogpt"])
+def test_in_another_form_replies_are_read(form: str) -> None:
+    """Which was not known before it was kept; then it is none."""
+    before = Conversation(turns=(Turn("a", "b", FinishReason.STOP, 0, reply_ids=(1,), drawn=1),))
+    [turn] = before.in_form("transcript").in_form(form).turns
+    assert turn.drawn == (form == "transcript")
+
+
 def test_a_file_of_the_first_version_has_no_ids(tmp_path: pathlib.Path) -> None:
     """It is read all the same."""
     (tmp_path / "talk.json").write_text(spoilt())
@@ -106,6 +115,8 @@ def test_a_file_of_the_first_version_has_no_ids(tmp_path: pathlib.Path) -> None:
         (spoilt(turns=["ab"]), "expected an object as turn"),
         (spoilt(user_name=...), "expected a text as user_name, found null"),
         (spoilt(user_name="B"), "bot_name: expected another name"),
+        (spoilt(template="x"), 'there is no template "x"'),
+        (spoilt(template=None), "expected a text as template, found null"),
         (spoilt(system="\ud800"), "it has half of a surrogate pair"),
         (spoilt(turn={"reply": ["x" * 99_999]}), "expected a text as reply"),
         (spoilt(turn={"seed": True}), "expected a whole number as seed, found true"),
