@@ -11,10 +11,8 @@ from gpt2cli.batch.lines import make_line
 from gpt2cli.batch.results import BatchRun
 from gpt2cli.config import BeamConfig, DraftConfig, ModelConfig, ReportConfig
 from gpt2cli.draft_loading import load_with_draft
-from gpt2cli.errors import ExitCode
 from gpt2cli.generation.interfaces import Counts
 from gpt2cli.loading import LoadedModel
-from gpt2cli.options import spell_flag
 from gpt2cli.prompt_options import look_up_texts
 from gpt2cli.records import describe_versions
 from gpt2cli.resumable.entries import Ending
@@ -47,22 +45,13 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
         descriptor = open_input(file, stdin=find_stdin(), what="prompts", example=_EXAMPLE)
         jsonl = io.jsonl or (file or "").endswith(".jsonl")
         batch = _open_batch(descriptor, settings, io, notes, jsonl=jsonl)
-        view, journal = batch.view, batch.journal
         counts = Counts()
         interrupted = _run(batch, counts)
-        if interrupted is None:
-            return ExitCode.DONE  # the reader of a pipe has gone
-        if interrupted:
-            if journal is not None:
-                how = f"{spell_flag('resume')} continues from there"
-                notes.note(f"interrupted after {view.records} records; {how}")
-            return ExitCode.INTERRUPTED
-        notes.note(view.summarise())
-        if report.stats:
+        code = batch.view.end(interrupted=interrupted)
+        if report.stats and interrupted is False:
             lines = describe_run(batch.model, counts, seed=batch.seed, from_model=batch.from_model)
             notes.report("\n".join([f"batch size {batch.model.engine.max_slots}", *lines]))
-    failed = view.errors or (journal is not None and journal.errors)
-    return ExitCode.FAILED if failed else ExitCode.DONE
+    return code
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpt2cli.errors import ExitCode
+from gpt2cli.options import spell_flag
 from gpt2cli.resumable.input import ItemSource, Line
 from gpt2cli.resumable.journal import Journal
 from gpt2cli.terminal.notes import Notes
@@ -60,6 +62,20 @@ class RunView:
         """Show the progress on a terminal."""
         told = f"{_count(self.records, 'record')}, {self._rate():.0f} tokens/s{self.more()}"
         self.bar.show(self.items.bytes_taken, told)
+
+    def end(self, *, interrupted: bool | None) -> ExitCode:
+        """Tell how the run ended, and return its exit code; None: the reader of a pipe has gone."""
+        journal = self.output if isinstance(self.output, Journal) else None
+        if interrupted is None:
+            return ExitCode.DONE
+        if interrupted:
+            if journal is not None:
+                how = f"{spell_flag('resume')} continues from there"
+                self.notes.note(f"interrupted after {self.records} records; {how}")
+            return ExitCode.INTERRUPTED
+        self.notes.note(self.summarise())
+        failed = self.errors or (journal is not None and journal.errors)
+        return ExitCode.FAILED if failed else ExitCode.DONE
 
     def summarise(self) -> str:
         """Return the run in one line."""

@@ -37,13 +37,26 @@ def score(
     A text longer than the model's context is read in windows; each token is
     scored once.
 
+    With --lines every line of a file or of stdin is a text of its own, and many
+    are scored at once.
+
     For example:
 
     gpt2 score "The cat sat on the mat"
 
     gpt2 score -f a.txt -f b.txt | grep ^perplexity
+
+    gpt2 score --lines -f sentences.txt -o scores.txt --resume
     """
     io, stdin = settings.make(InputOutput), find_stdin()
+    io.check(text, top=settings.values["top"])
+    if io.lines:
+        from gpt2cli.score.run_lines import run_lines  # heavy, as below
+
+        code = run_lines(settings, io)
+        if code:
+            raise typer.Exit(code)
+        return
     example = 'gpt2 score "The cat sat on the mat"'
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         source = Stdin(stdin, io.stdin, notes.note)

@@ -3,10 +3,10 @@
 import codecs
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import typer
 
@@ -129,7 +129,7 @@ def show_lines(text: ScoredText, writer: ResultWriter, spell: Spell) -> None:
     """
     for some in text.scores:
         writer.write("".join(_format_line(token, spell) for token in some))
-    fields = ["perplexity", _format_perplexity(text.totals), str(text.totals.scored_tokens)]
+    fields = ["perplexity", format_perplexity(text.totals), str(text.totals.scored_tokens)]
     if text.name is not None:
         fields.append(_in_one_line(text.name))
     writer.write("\t".join(fields) + "\n")
@@ -164,7 +164,7 @@ def show_coloured(text: ScoredText, writer: ResultWriter, spell: Spell) -> None:
             writer.write("\n")
     count = text.totals.scored_tokens
     told = f"{count} token{'' if count == 1 else 's'}"
-    writer.write(f"perplexity {_format_perplexity(text.totals)} ({told})\nprobability ")
+    writer.write(f"perplexity {format_perplexity(text.totals)} ({told})\nprobability ")
     for least, style in _LEVELS:
         told = f" ≥ {least:.4g} " if least else f" < {_LEVELS[-2][0]:.4g} "
         writer.write_styled(told, style)
@@ -199,22 +199,33 @@ def show_record(text: ScoredText, writer: ResultWriter, *, model: LoadedModel, s
     for some in text.scores:
         for token in some:
             tokens.add(token)
-    perplexity = text.totals.perplexity
-    record = {
-        "index": text.index,
-        "file": text.name,
+    about = {"index": text.index, "file": text.name}
+    for part in format_in_parts(make_record(about, text.totals, tokens, model, stride=stride)):
+        writer.write(part)
+
+
+def make_record(
+    about: Mapping[str, Any],
+    totals: Totals,
+    tokens: CompactScores,
+    model: LoadedModel,
+    *,
+    stride: int,
+) -> dict[str, Any]:
+    """Return the record of a scored text, which begins with what it is `about`."""
+    perplexity = totals.perplexity
+    return {
+        **about,
         "perplexity": None if perplexity == math.inf else perplexity,  # which JSON lacks
-        "total_logprob": text.totals.total_logprob,
-        "scored_tokens": text.totals.scored_tokens,
+        "total_logprob": totals.total_logprob,
+        "scored_tokens": totals.scored_tokens,
         "tokens": (describe_token(token, model.tokenizer) for token in tokens),
         "stride": stride,
         **describe_model(model),
     }
-    for part in format_in_parts(record):
-        writer.write(part)
 
 
-def _format_perplexity(totals: Totals) -> str:
+def format_perplexity(totals: Totals) -> str:
     """Return the perplexity with six digits; `-` where there is none."""
     return "-" if totals.perplexity is None else f"{totals.perplexity:.6g}"
 

@@ -122,6 +122,30 @@ def test_a_result_file_has_what_was_made(program: Program, tmp_path: pathlib.Pat
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_lines_that_were_scored_stay_and_are_whole(
+    program: Program, tmp_path: pathlib.Path
+) -> None:
+    """In a pipe at once, in a file to go on with."""
+    file, out = tmp_path / "lines", tmp_path / "out"
+    file.write_text("x\n" * 300_000)
+    command = ("score", "--model", "starter", "--lines", "--file", str(file))
+    with program.start(*command) as process:
+        begun = read_until(process.stdout, b"\n")
+        press_ctrl_c(process)
+        done = finish(process)
+    shown = begun + done.out
+    assert (done.code, done.err) == (130, "")
+    assert shown == begun * shown.count(b"\n")
+    with program.start(*command, "--output", str(out)) as process:
+        wait_for_bytes(tmp_path, file.stat().st_size + 10_000)
+        press_ctrl_c(process)
+        done = finish(process)
+    lines = out.read_bytes().count(b"\n")
+    told = f"interrupted after {lines} records; --resume continues from there"
+    assert done == Finished(130, b"", f"gpt2: {told}\n")
+    assert out.read_bytes() == begun * lines
+
+
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
 def test_who_is_told_to_end_leaves_nothing_half_written_either(
     program: Program, tmp_path: pathlib.Path, ending: signal.Signals
