@@ -1,8 +1,9 @@
 """The endpoints: each takes a request and answers it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import aclosing
 from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
@@ -82,17 +83,15 @@ class Endpoints:
         answer = Answer(ask, service)
         if ask.form.stream:
             return EventStream(_stream(answer, first, results))
-        answer.add(*first)
-        async for some in results:
-            answer.add(*some)
+        async with aclosing(results):
+            answer.add(*first)
+            async for some in results:
+                answer.add(*some)
         return JSONAnswer(answer.finish())
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._executor, function, *arguments)
-        except Exception as error:
-            raise explain(error) from error
+        return await loop.run_in_executor(self._executor, function, *arguments)
 
     def _find_service(self) -> Service:
         if self.service is None:
@@ -121,7 +120,7 @@ def describe_model(service: Service) -> dict[str, Any]:
 
 async def _follow(
     job: Job, service: Service, watcher: "asyncio.Task[None]"
-) -> AsyncIterator[Results]:
+) -> AsyncGenerator[Results]:
     """Yield a job's results; however that ends, the job does too."""
     try:
         async for some in job.results():
@@ -134,10 +133,11 @@ async def _follow(
 
 
 async def _stream(
-    answer: Answer, first: Results, others: AsyncIterator[Results]
-) -> AsyncIterator[Any]:
-    yield answer.take(answer.add(*first))
-    async for some in others:
-        yield answer.take(answer.add(*some))
+    answer: Answer, first: Results, others: AsyncGenerator[Results]
+) -> AsyncGenerator[Any]:
+    async with aclosing(others):
+        yield answer.take(answer.add(*first))
+        async for some in others:
+            yield answer.take(answer.add(*some))
     if answer.last is not None:
         yield answer.last

@@ -46,6 +46,14 @@ def _read_key_file(path: Path) -> Sequence[str]:
     return keys
 
 
+def _read_host(address: str) -> str:
+    """Return the name in an address without its port; empty if that is none."""
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:  # brackets that do not close
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """Lets a request pass, or refuses it.
@@ -70,7 +78,7 @@ class Guard:
             self._check_key(headers.get("authorization", ""))
 
     def _check_host(self, host: str) -> None:
-        name = urlsplit(f"//{host}").hostname if host else None
+        name = _read_host(f"//{host}") if host else None
         if name is None or name in ("localhost", self.form.host, socket.gethostname().lower()):
             return
         try:
@@ -82,7 +90,7 @@ class Guard:
         origin = headers.get("origin")
         if origin is None or origin in self.form.cors or "*" in self.form.cors:
             return
-        if urlsplit(origin).netloc != headers.get("host"):
+        if origin.partition("://")[2] != headers.get("host"):
             raise Fault(403, "pages of this origin may not use the server; --cors lets them")
 
     def _check_key(self, given: str) -> None:

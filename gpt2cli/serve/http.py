@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -62,7 +63,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[Any]) -> None:
+    def __init__(self, events: AsyncGenerator[Any]) -> None:
         """`events` may raise a Fault, which is the last event."""
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
@@ -73,8 +74,9 @@ class EventStream(Response):
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         try:
-            async for event in self._events:
-                await _send_event(send, _encode(event))
+            async with aclosing(self._events) as events:
+                async for event in events:
+                    await _send_event(send, _encode(event))
             await _send_event(send, "[DONE]")
         except Fault as fault:
             await _send_event(send, _encode(fault.as_json))

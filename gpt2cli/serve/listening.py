@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from gpt2cli.errors import OutputError
+from gpt2cli.errors import OutputError, UsageError
 from gpt2cli.serve.config import ServeConfig
 
 _BACKLOG: Final = 512
@@ -29,6 +30,8 @@ def listening(form: ServeConfig) -> Iterator[tuple[socket.socket, str]]:
     Raises:
         OutputError: if that is not possible there.
     """
+    if form.unix is not None and sys.platform == "win32":
+        raise UsageError(option="unix", expected="a system that has Unix sockets")
     if form.unix is not None:
         with _listening_at_file(form.unix) as listener:
             yield listener, f"unix:{form.unix}"

@@ -75,6 +75,7 @@ class Runner:
         self._outbox: deque[Callable[[], object]] = deque()
         self._called = False  # whether the event loop will look into it
         self._loop: Loop | None = None
+        self._scored_at = -1  # how many tokens had been decoded when a prompt was last scored
         self.counts = Counts()
         self.tally = Tally()
 
@@ -173,6 +174,8 @@ class Runner:
             if not self._queue:
                 return None
             job = self._queue[0]
+            if job.scored is not None and self._scored_at == self.counts.decode_tokens:
+                return None  # one at a time, between steps of what runs
             if not job.begun:
                 job.begun = True
                 job.due = self._clock() + self._timeout
@@ -201,6 +204,7 @@ class Runner:
         )
         started = time.perf_counter()
         scores = Scores(number, [one for part in some for one in part])
+        self._scored_at = self.counts.decode_tokens if self.running else -1
         self.tally.score_seconds += time.perf_counter() - started
         self._send(partial(job.add_scores, scores))
 

@@ -33,7 +33,11 @@ def make_app(endpoints: Endpoints, guard: Guard, tell: Callable[[str], object]) 
             Route("/detokenize", endpoints.detokenize, methods=["POST"]),
             Route("/v1/completions", endpoints.complete, methods=["POST"]),
         ],
-        exception_handlers={Fault: _tell_fault, HTTPException: _tell_http_fault},
+        exception_handlers={
+            Fault: _tell_fault,
+            HTTPException: _tell_http_fault,
+            Exception: _tell_fault,
+        },
     )
     app = _Guarded(app, guard, endpoints.metrics, tell)
     if guard.form.cors:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,9 +47,13 @@ async def ask(
     body: bytes | None = None,
     headers: dict[str, str] | None = None,
     method: str | None = None,
-    leaves: Callable[[Reply], bool] = lambda reply: False,
+    gone: asyncio.Event | None = None,
+    reads: asyncio.Event | None = None,
 ) -> Reply:
-    """Send a request, JSON or plain `body`; the client goes away once `leaves` says so."""
+    """Send a request, JSON or plain `body`; the client goes away when `gone` is set.
+
+    It takes nothing of a body until `reads` is set.
+    """
     sent = body if body is not None else b"" if content is None else json.dumps(content).encode()
     given = {"host": "127.0.0.1:8080", **(headers or {})}
     scope = {
@@ -65,13 +69,13 @@ async def ask(
         "server": ("127.0.0.1", 8080),
         "client": ("127.0.0.1", 1),
     }
-    reply, gone = Reply(), asyncio.Event()
+    reply, leaves = Reply(), gone or asyncio.Event()
     messages: list[Message] = [{"type": "http.request", "body": sent, "more_body": False}]
 
     async def receive() -> Message:
         if messages:
             return messages.pop()
-        await gone.wait()
+        await leaves.wait()
         return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
@@ -80,9 +84,9 @@ async def ask(
             found = message.get("headers", [])
             reply.headers = {name.decode(): value.decode() for name, value in found}
         else:
+            if reads is not None:
+                await reads.wait()
             reply.body += message.get("body", b"")
-        if leaves(reply):
-            gone.set()
 
     await app(scope, receive, send)
     return reply

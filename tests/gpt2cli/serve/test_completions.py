@@ -5,7 +5,7 @@ import json
 import math
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -248,29 +248,59 @@ def test_options_that_leave_nothing_to_choose_are_the_clients_error(site: Site) 
     assert site.complete(prompt="x", max_tokens=1)["choices"]
 
 
+ENDLESS: Final[dict[str, Any]] = {
+    "prompt": "x",
+    "overflow": "slide",
+    "ignore_eos": True,
+    "max_tokens": 10**6,
+}
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_goes_away_frees_its_slots(
     starter_folder: pathlib.Path, open_site: Callable[..., Site], stream: bool
 ) -> None:
-    """Of a completion that would take minutes."""
+    """Of a completion that would take hours; nothing is left of it."""
     site = open_site(load(starter_folder), max_tokens_limit=10**6)
-    endless = {"prompt": "x", "overflow": "slide", "ignore_eos": True, "max_tokens": 10**6}
-
-    def leaves(reply: Reply) -> bool:
-        return reply.body.count(b"\n\n") > 5
 
     async def leave_soon() -> None:
-        task = asyncio.create_task(_ask(site, {**endless, "stream": stream}, leaves))
-        while not site.service.runner.running:
-            await asyncio.sleep(0.01)
-        if not stream:
-            task.cancel()
-        await asyncio.wait({task})
-        while site.service.runner.running:
-            await asyncio.sleep(0.01)
+        gone = asyncio.Event()
+        fields = {**ENDLESS, "stream": stream}
+        asked = asyncio.create_task(ask(site.app, "/v1/completions", fields, gone=gone))
+        await until(lambda: site.service.runner.running == 1)
+        gone.set()
+        await asked
+        await until(lambda: site.service.runner.running == 0)
 
     site.run(leave_soon())
+    assert site.told == []
 
 
-async def _ask(site: Site, fields: Any, leaves: Callable[[Reply], bool]) -> Reply:
-    return await ask(site.app, "/v1/completions", fields, leaves=leaves)
+def test_a_reader_that_takes_nothing_delays_nobody(
+    starter_folder: pathlib.Path, open_site: Callable[..., Site]
+) -> None:
+    """What it has not taken is joined: it gets two events, and all of its text."""
+    site = open_site(load(starter_folder))
+    fields: dict[str, Any] = {"prompt": PROMPT, "seed": 1, "max_tokens": 60, "ignore_eos": True}
+
+    async def read_late() -> Reply:
+        reads = asyncio.Event()
+        streamed = {**fields, "stream": True}
+        late = asyncio.create_task(ask(site.app, "/v1/completions", streamed, reads=reads))
+        await until(lambda: site.service.runner.running == 1)
+        await until(lambda: site.service.runner.running == 0)
+        assert (await ask(site.app, "/v1/completions", fields)).status == 200
+        reads.set()
+        return await late
+
+    *events, end = site.run(read_late()).events
+    assert end is None
+    assert len(events) == 2
+    [choice] = site.complete(**fields)["choices"]
+    assert "".join(event["choices"][0]["text"] for event in events) == choice["text"]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+    while not holds():
+        await asyncio.sleep(0.001)

@@ -209,3 +209,15 @@ def test_prompts_are_scored_while_others_run(desk: Desk) -> None:
     assert [*found] == [Scores(0, [*first, *rest])]  # type: ignore[misc]
     assert reasons == [FinishReason.LENGTH]
     assert read(running)[0, 0][1] is FinishReason.LENGTH
+
+
+def test_prompts_are_scored_one_by_one_between_the_steps_of_others(desk: Desk) -> None:
+    """Else many of them would hold up what runs; with nothing beside them they need not wait."""
+    desk.submit(make_request("a", **LONG))
+    prompts = ["bc", "cd", "de", "ef"]
+    many = [make_request(prompt, index=i, max_new_tokens=0) for i, prompt in enumerate(prompts)]
+    scored = [desk.submit(*many[:2], scored=0), desk.submit(*many[2:], scored=0)]
+    desk.run()
+    names = [call[0] for call in desk.engine.calls]
+    assert names == ["extend", *["extend", "free", "decode"] * 4, *["decode"] * 4, "free"]
+    assert [len(read(job)) for job in scored] == [2, 2]
