@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from gpt2cli.declarations import check_ranges, option, setting
-from gpt2cli.option_kinds import BIAS, DEVICE, NAME, PATTERN, SCHEMA, TEXT, Range, one_of
+from gpt2cli.option_kinds import BIAS, DEVICE, FILE, NAME, PATTERN, SCHEMA, TEXT, Range, one_of
 from gpt2cli.option_rules import check_together, given_constraints
 
 # The panels of --help.
@@ -338,6 +338,14 @@ class ReportConfig(Group):
 
     stats: bool = setting(False, "Report speed, memory and conditions on stderr.", REPORTING)
     quiet: bool = setting(False, "No notes and no progress on stderr.", REPORTING, short="-q")
+    verbose: bool = setting(
+        False, "Tell on stderr which options, model and graph are used, what the hub is asked, and "
+        "how long each phase takes; no texts.", REPORTING, short="-v",
+    )  # fmt: skip
+    log_file: Any = option(  # a path
+        None, "Add what --verbose tells, and all notes and errors, to FILE, with the time.", REPORT,
+        kind=FILE,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ class Option:
     settable: bool = False  # in the environment and the config file
     hugging_face: str = ""  # its key in generation_config.json
     metavar: str = ""
+    secret: bool = False  # never shown
     field: str = ""
 
     @property

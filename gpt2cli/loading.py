@@ -1,5 +1,6 @@
 """Loads a model by its name: engine, tokenizer and sampler, ready to use."""
 
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,6 +34,7 @@ _AUTO_PRECISIONS: Final = {"cpu": "fp32", "cuda": _HALF}
 # Runtime would wait for it.
 _HEAD_START: Final = 0.005  # seconds
 
+_log = logging.getLogger(__name__)
 _Opened = TypeVar("_Opened")
 
 
@@ -70,7 +72,9 @@ def load_model(
     cores = config.threads or count_cores()
 
     def open_on(where: Device) -> tuple[StoredModel, Engine, Future[Tokenizer]]:
+        started = time.perf_counter()
         stored = _find_for(where, config, listener)
+        _log_model(stored, time.perf_counter() - started)
         listener.stage(f"loading {stored.name}")
         if where.kind == "cuda":  # first, while the memory is free: it loads the weights too
             _check_on(stored.folder, where)
@@ -92,7 +96,9 @@ def load_model(
             )
 
         tokenizer = _load_meanwhile(stored.folder, listener.note)
+        started = time.perf_counter()
         engine = open_fitting(open_with, slots, fewest=min_slots, listener=listener)
+        _log_engine(engine, time.perf_counter() - started)
         return stored, engine, tokenizer
 
     choice = find_device(config.device, attempt=try_cuda)
@@ -102,8 +108,22 @@ def load_model(
     if engine.device.kind == "cpu":
         check_again(stored.folder, engine.device.provider)
         engine.identities = _find_identities(engine, stored.folder)
+    _log.info("same bits: %s", asdict(engine.identities))
     sampler = Sampler(stored.folder.missing_ids)
     return LoadedModel(stored, engine, tokenizer.result(), sampler, reason)
+
+
+def _log_model(stored: StoredModel, seconds: float) -> None:
+    folder = stored.folder
+    told = f"model {stored.title}, {folder.precision}, weights {folder.fingerprint}"
+    _log.info("%s, in %s, found in %.3f s", told, folder.path, seconds)
+
+
+def _log_engine(engine: Engine, seconds: float) -> None:
+    told = f"graph {engine.graph_file.name} on {engine.device} ({engine.device.provider})"
+    rows = f"{engine.threads} threads, at most {engine.max_slots} at once"
+    version = f"onnxruntime {engine.runtime_version}"
+    _log.info("%s, %s, %s, loaded in %.3f s", told, version, rows, seconds)
 
 
 def _find_identities(engine: Engine, folder: ModelFolder) -> Identities:

@@ -13,6 +13,8 @@ TAKES_PLACE_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "temperature": ("greedy",),
     "greedy": ("temperature",),
     "model": ("revision", "step", "adapter"),
+    "quiet": ("verbose",),
+    "verbose": ("quiet",),
     "choice": ("regex", "json_schema"),
     "regex": ("choice", "json_schema"),
     "json_schema": ("choice", "regex"),
@@ -31,6 +33,8 @@ def check_together(values: Mapping[str, Any]) -> None:
     if {"beams", "samples", "overflow"} <= given:
         _check_search(values)
     _check_one_constraint(values)
+    if values.get("quiet") and values.get("verbose"):
+        raise UsageError(option="verbose", expected="no {quiet} together with it")
     if values.get("heal"):
         _check_healing(values)
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 import json
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -74,8 +75,8 @@ def takes(
         def run(**values: Any) -> None:
             flags = {field: _gather(values.pop(field)) for field in options}
             settings = _read_schema(find_settings(options.values(), flags, own=own))
-            with settings.naming_origins():
-                command(**values, settings=settings.check())
+            with settings.naming_origins(), _logged(settings.check(), command.__name__):
+                command(**values, settings=settings)
 
         # Typer looks at both.
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -83,6 +84,15 @@ def takes(
         return run
 
     return decorate
+
+
+def _logged(settings: Settings, command: str) -> AbstractContextManager[None]:
+    """Open the log of a command, if one is asked for."""
+    if not (settings.values.get("verbose") or settings.values.get("log_file")):
+        return nullcontext()
+    from gpt2cli.terminal.logs import log_opened  # takes 15 ms
+
+    return log_opened(settings, command.rstrip("_"))
 
 
 def spell_flag(field: str) -> str:

@@ -107,7 +107,8 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "export": ("export", "gpt2cli.store"),
     **{room: (room, "gpt2cli.app") for room in _ROOMS},
     "gpt2cli.terminal": (
-        *(*_ROOMS, "gpt2cli.app", "gpt2cli.__main__", "gpt2cli.terminal", "gpt2cli.resumable"),
+        *(*_ROOMS, "gpt2cli.app", "gpt2cli.__main__", "gpt2cli.options", "gpt2cli.resumable"),
+        "gpt2cli.terminal",
     ),
     "gpt2cli.app": ("gpt2cli.__main__",),
     "huggingface_hub": ("gpt2cli.store",),

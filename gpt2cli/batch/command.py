@@ -11,7 +11,7 @@ from gpt2cli.errors import UsageError
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 
-_OF_MERGING: Final = ("merge", "output", "quiet")
+_OF_MERGING: Final = ("merge", "output", "quiet", "verbose", "log_file")
 
 
 @takes(*OF_A_PROMPT, InputOutput, PresetConfig, ReportConfig, ModelConfig, DraftConfig)

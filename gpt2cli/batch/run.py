@@ -48,9 +48,10 @@ def run_batch(file: str | None, settings: Settings, io: InputOutput) -> int:
         counts = Counts()
         interrupted = _run(batch, counts)
         code = batch.view.end(interrupted=interrupted)
-        if report.stats and interrupted is False:
+        if interrupted is False:
             lines = describe_run(batch.model, counts, seed=batch.seed, from_model=batch.from_model)
-            notes.report("\n".join([f"batch size {batch.model.engine.max_slots}", *lines]))
+            size = f"batch size {batch.model.engine.max_slots}"
+            notes.tell_run([size, *lines], shown=report.stats)
     return code
 
 

@@ -144,8 +144,7 @@ class Dialogue:
             )
         if self.source.on_terminal and not exchange.reply:
             self.notes.note("the model said nothing")
-        if self.stats:
-            self.notes.report(self.describe_last())
+        self.notes.tell_run(self.describe_last().split("\n"), shown=self.stats)
 
     def _tell_once(self, text: str) -> None:
         if text not in self._told:

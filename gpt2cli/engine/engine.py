@@ -20,6 +20,7 @@ from gpt2cli.engine.huge_pages import HugePages
 from gpt2cli.engine.session import (
     RUNTIME_VERSION,
     cache_dtype,
+    choose_graph,
     count_further_steps,
     open_session,
 )
@@ -67,6 +68,7 @@ class Engine:
         self.runtime_version = RUNTIME_VERSION  # another one may compute other bits
         self.device = device
         self.threads = threads or count_cores()
+        self.graph_file = choose_graph(folder, device, verifying=verifying)
         self._huge_pages = HugePages() if device.kind == "cpu" else None  # before there are weights
         self._session = open_session(
             folder, device, self.threads, verifying=verifying, alternating=alternating

@@ -1,6 +1,7 @@
 """Opens ONNX Runtime sessions: a model's, and those of small graphs, on one device."""
 
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -39,10 +40,7 @@ def open_session(
     `verifying`: take the one that can run several single steps in one call. `alternating`: another
     session runs between the calls of this one.
     """
-    graph = folder.cpu_graph_file if device.kind == "cpu" else folder.graph_file
-    if verifying:
-        assert folder.verifying_graph_file is not None and device.kind == "cpu"
-        graph = folder.verifying_graph_file
+    graph = choose_graph(folder, device, verifying=verifying)
     try:
         return _open_on(str(graph), device, threads, alternating=alternating)
     except Gpt2Error:
@@ -55,6 +53,14 @@ def open_session(
             raise explain_failure(error, device, doing, by_rows=False) from error
         reason = damage or find_reason(error)
         raise ModelError(f"{folder.path} cannot be loaded: {reason}; export again") from error
+
+
+def choose_graph(folder: ModelFolder, device: Device, *, verifying: bool) -> Path:
+    """Return the file of the graph that runs on a device, or of the one that verifies."""
+    if verifying:
+        assert folder.verifying_graph_file is not None and device.kind == "cpu"
+        return folder.verifying_graph_file
+    return folder.cpu_graph_file if device.kind == "cpu" else folder.graph_file
 
 
 def open_small(graph: str, device: Device) -> Any:

@@ -91,15 +91,14 @@ def run(
         notes.note(f"stopped at the model's limit of {limit} tokens{way_out}")
     if any(finish.reason is FinishReason.TIME for finish in run.finishes):
         notes.note(f"stopped after {run.prepared.request.generation.max_time:g} s")
-    if settings.make(ReportConfig).stats:
-        lines = describe_run(
-            run.model,
-            run.counts,
-            seed=run.prepared.request.seed,
-            first_token_seconds=run.first_text_seconds,
-            from_model=run.from_model,
-        )
-        notes.report("\n".join(lines))
+    lines = describe_run(
+        run.model,
+        run.counts,
+        seed=run.prepared.request.seed,
+        first_token_seconds=run.first_text_seconds,
+        from_model=run.from_model,
+    )
+    notes.tell_run(lines, shown=settings.make(ReportConfig).stats)
 
 
 def get_ready(prompt: str, settings: Settings, *, listener: Listener) -> Run:

@@ -85,10 +85,10 @@ def run(
             if interrupted():
                 writer.keep(notes)
             raise typer.Exit(ExitCode.INTERRUPTED if interrupted() else ExitCode.DONE) from None
-    if settings.make(ReportConfig).stats:
-        seconds = max(time.monotonic() - started, 1e-9)
-        told = f"scored {total} tokens in {seconds:.3f} s: {total / seconds:.1f} tokens/s"
-        notes.report("\n".join([describe_conditions(model), told, *describe_memory()]))
+    seconds = max(time.monotonic() - started, 1e-9)
+    told = f"scored {total} tokens in {seconds:.3f} s: {total / seconds:.1f} tokens/s"
+    lines = [describe_conditions(model), told, *describe_memory()]
+    notes.tell_run(lines, shown=settings.make(ReportConfig).stats)
 
 
 def _make_scorer(

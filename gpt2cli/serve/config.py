@@ -33,6 +33,7 @@ class ServeConfig:
     api_key: tuple[str, ...] = option(
         (), "Answer only those who send this key; repeatable. Other users of this machine can see "
         "it in the list of processes: --api-key-file is safer.", _SERVER, kind=NAME, metavar="KEY",
+        secret=True,
     )  # fmt: skip
     api_key_file: Path | None = option(
         None, "Answer only those who send one of the keys in FILE, one per line.", _SERVER

@@ -26,6 +26,7 @@ _ANSWER_SECONDS: Final = 10.0  # all of that answer, with the name server's
 _ERROR_NUMBER: Final = re.compile(r"^\[Errno -?\d+\] ")
 _OFFLINE_VARIABLES: Final = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
+_log = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 
@@ -85,6 +86,7 @@ class Hub:
         """Ask once, for the commit and all files of it: this fails fast without a network."""
         from huggingface_hub import HfApi
 
+        _log.info("asking the hub for the files of %s, revision %s", repo, revision)
         return HfApi(endpoint=self.endpoint).model_info(
             repo, revision=revision, files_metadata=True, timeout=_SILENCE_SECONDS
         )
@@ -109,7 +111,9 @@ class Hub:
 
         cached = try_to_load_from_cache(repo, file.name, self.cache, commit)
         if isinstance(cached, str):
+            _log.info("%s of %s is in the hub's cache", file.name, repo)
             return Path(cached)
+        _log.info("downloading %s of %s, %s bytes", file.name, repo, file.size)
         blob = self._fetch_blob(repo, commit, file) if file.sha256 else None
         found = hf_hub_download(
             repo, file.name, revision=commit, cache_dir=self.cache, endpoint=self.endpoint

@@ -6,6 +6,7 @@ Also makes text safe to show: on a terminal, what would control it becomes visib
 import os
 import re
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from gpt2cli.terminal.interrupt import signals_held_back
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 PROGRAM: Final = "gpt2"
+LOGGER: Final = "gpt2cli"  # above those of all modules
+TOLD: Final = 15  # the level of what stderr has anyway, below INFO
 # C0 except \t and \n, DEL, C1, line and paragraph separators; and characters that reorder or hide
 # others, or show nothing: Unicode's format characters (Cf), with all of U+E0000 to
 # U+E0FFF, in which text can be hidden. Except visible ones, such as the Arabic number signs, and
@@ -24,6 +27,7 @@ _CONTROLS: Final = re.compile(
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _LONGEST_ANSWER: Final = 100  # bytes
+_INFO: Final = 20  # logging's own level
 
 
 class Notes:
@@ -38,11 +42,14 @@ class Notes:
 
     @property
     def watched(self) -> bool:
-        """Whether progress is shown: stderr is a terminal, and --quiet was not given."""
-        return not self._quiet and sys.stderr is not None and sys.stderr.isatty()
+        """Whether progress is shown: on a terminal, if neither quiet nor verbose."""
+        if self._quiet or sys.stderr is None or not sys.stderr.isatty():
+            return False
+        return not is_verbose()
 
     def note(self, text: str) -> None:
         """Write one line that stays."""
+        log(TOLD, text)
         if not self._quiet:
             self.pause()
             write_line(f"{PROGRAM}: {text}")
@@ -52,8 +59,16 @@ class Notes:
         self.pause()
         write_line(text)
 
+    def tell_run(self, lines: Sequence[str], *, shown: bool) -> None:
+        """Write the statistics of a run if they are to be `shown`, and log them."""
+        if shown:
+            self.report("\n".join(lines))
+        for line in lines:
+            log(TOLD if shown else _INFO, line)
+
     def stage(self, text: str) -> None:
         """Say what goes on now, until the next stage or `pause`."""
+        log(_INFO, text)
         if not self.watched:
             return
         from rich.console import Console  # only where a person watches
@@ -77,6 +92,22 @@ class Notes:
 
     def __exit__(self, *raised: object) -> None:
         self.pause()
+
+
+def log(level: int, text: str) -> None:
+    """Add a line to the log, if there is one."""
+    logging = sys.modules.get("logging")  # to import it takes 15 ms, and without it there is none
+    if logging is not None:
+        logging.getLogger(LOGGER).log(level, "%s", text)
+
+
+def is_verbose() -> bool:
+    """Tell whether stderr has the lines of --verbose."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return False
+    handlers = logging.getLogger(LOGGER).handlers
+    return any(not isinstance(handler, logging.FileHandler) for handler in handlers)
 
 
 def wants_colour() -> bool:

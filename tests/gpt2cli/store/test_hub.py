@@ -263,3 +263,13 @@ def test_a_first_use_asks_the_hub_for_the_files_and_tells_it_nothing(
         f"HEAD {files}/model.safetensors",
     ]
     assert [agent for agent in server.agents if "agent" in agent] == []
+
+
+def test_what_the_hub_is_asked_is_told_with_verbose(environment: dict[str, str]) -> None:
+    """But not with which token."""
+    environment["HF_TOKEN"] = "hush"
+    pull = _gpt2("models", "pull", _REPO, "-v")
+    told = subprocess.run(pull, env=environment, capture_output=True, text=True, check=True).stderr
+    assert f"asking the hub for the files of {_REPO}, revision main\n" in told
+    assert f"downloading model.safetensors of {_REPO}, " in told
+    assert "hush" not in told
