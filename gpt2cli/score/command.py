@@ -61,8 +61,9 @@ def score(
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         source = Stdin(stdin, io.stdin, notes.note)
         texts = read_texts("text", text, io.file, stdin=source, example=example)
-        refuse_overwriting(io.output, io.file, stdin=stdin)
-        with open_result(io.output) as writer:
+        output = io.html or io.output
+        refuse_overwriting(output, io.file, stdin=stdin, option="html" if io.html else "output")
+        with open_result(output) as writer:
             from gpt2cli.score.run import run  # heavy: not for --help or a missing file
 
             run(texts, settings, io, notes, writer)

@@ -41,6 +41,10 @@ class InputOutput:
     )  # fmt: skip
     stdin: bool | None = stdin_option()
     json: bool = json_option("Print one JSON record per text.")
+    html: Path | None = option(
+        None, "Write the coloured text to FILE as a page for a browser, with the likeliest tokens "
+        "at each place (5, or as --top says).", REPORT, usual="none",
+    )  # fmt: skip
     output: Path | None = output_option(
         "Write the result to FILE, whole or not at all; with --lines line by line, and "
         "FILE.resume.json beside it. - is stdout."
@@ -56,6 +60,10 @@ class InputOutput:
         Raises:
             UsageError: naming two of them.
         """
+        if self.html is not None:
+            given = {"json": self.json, "lines": self.lines, "output": self.output is not None}
+            for field in (field for field, is_given in given.items() if is_given):
+                raise UsageError(option="html", expected=f"no {{{field}}} together with it")
         if self.resume and not self.lines:
             raise UsageError(option="resume", expected="{lines} together with it")
         if not self.lines:

@@ -14,7 +14,7 @@ from gpt2cli.resumable.journal import open_journal, read_header
 from gpt2cli.resumable.view import RunView
 from gpt2cli.score.config import InputOutput, ScoringConfig
 from gpt2cli.score.lines import LineItem, LineParser, LineScorer, ScoredLine
-from gpt2cli.score.run import format_perplexity, make_record
+from gpt2cli.score.views import format_perplexity, make_record
 from gpt2cli.scoring import choose_stride
 from gpt2cli.settings import Settings
 from gpt2cli.spelling import format_in_parts

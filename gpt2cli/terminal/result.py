@@ -159,7 +159,9 @@ def is_direct(path: Path) -> bool:
     return not regular or _DESCRIPTOR.fullmatch(str(path)) is not None
 
 
-def refuse_overwriting(output: Path | None, files: Iterable[Path], *, stdin: int | None) -> None:
+def refuse_overwriting(
+    output: Path | None, files: Iterable[Path], *, stdin: int | None, option: str = "output"
+) -> None:
     """Refuse a result file that is one of the inputs, which it would replace.
 
     Raises:
@@ -175,7 +177,7 @@ def refuse_overwriting(output: Path | None, files: Iterable[Path], *, stdin: int
         except OSError:  # reading or writing it reports that
             continue
         if taken:
-            raise UsageError(f"{output} is the input", option="output")
+            raise UsageError(f"{output} is the input", option=option)
 
 
 def _watch_readers(file: BinaryIO) -> Callable[[], bool]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from gpt2cli.sampling.logprobs import TokenLogprob
-from gpt2cli.score.run import ScoredText, show_coloured, show_lines
+from gpt2cli.score.views import ScoredText, show_coloured, show_lines
 from gpt2cli.terminal.result import ResultWriter, open_result
 
 GREEN, YELLOW, MAGENTA, RED = "30;42", "30;43", "30;45", "97;41"
