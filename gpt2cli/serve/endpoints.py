@@ -9,11 +9,13 @@ from typing import Any, Final, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gpt2cli.serve.answers import Answer
-from gpt2cli.serve.asking import read_ask
-from gpt2cli.serve.faults import Fault, explain
+from gpt2cli.openai.answers import Answer
+from gpt2cli.openai.asking import Ask, read_ask
+from gpt2cli.openai.faults import Fault, explain
+from gpt2cli.openai.fields import read_object
+from gpt2cli.openai.pieces import Piece, Scores
 from gpt2cli.serve.http import EventStream, JSONAnswer, read_body, wait_until_gone
-from gpt2cli.serve.jobs import Job, Piece, Scores
+from gpt2cli.serve.jobs import Job
 from gpt2cli.serve.metrics import CONTENT_TYPE, Metrics
 from gpt2cli.serve.service import Service
 from gpt2cli.serve.tokenizing import detokenize, tokenize
@@ -74,13 +76,13 @@ class Endpoints:
         service = self._find_service()
         data = await read_body(request)
         with service.runner.place() as submit:
-            ask = await self._run(read_ask, data, service)
+            ask = await self._run(_read_ask, data, service)
             job = Job(ask.prompts, scored=ask.form.scored)
             submit(job)
         watcher = asyncio.create_task(self._watch(request, job, service))
         results = _follow(job, service, watcher)
         first = await anext(results)  # what is wrong by then still has a status of its own
-        answer = Answer(ask, service)
+        answer = Answer(ask, service.model)
         if ask.form.stream:
             return EventStream(_stream(answer, first, results))
         async with aclosing(results):
@@ -101,6 +103,10 @@ class Endpoints:
     async def _watch(self, request: Request, job: Job, service: Service) -> None:
         await wait_until_gone(request.receive)
         service.runner.withdraw(job)
+
+
+def _read_ask(data: bytes, service: Service) -> Ask:
+    return read_ask(read_object(data), service)
 
 
 def describe_model(service: Service) -> dict[str, Any]:

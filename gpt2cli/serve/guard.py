@@ -13,8 +13,8 @@ from starlette.datastructures import Headers
 
 from export.small_files import ReadError, read_text
 from gpt2cli.errors import UsageError
+from gpt2cli.openai.faults import Fault
 from gpt2cli.serve.config import ServeConfig
-from gpt2cli.serve.faults import Fault
 
 OPEN_PATHS: Final = ("/", "/health")  # that hold nothing to protect
 

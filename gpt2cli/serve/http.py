@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gpt2cli.serve.faults import Fault
+from gpt2cli.openai.faults import Fault
 
 MOST_BYTES: Final = 10 * 2**20  # of a body
 _DRAINED: Final = 64 * 2**20  # of a longer one, so that its client hears why it is refused

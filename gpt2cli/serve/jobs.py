@@ -5,31 +5,10 @@ import itertools
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
 
 from gpt2cli.generation.interfaces import Chunk, Finish, FinishReason
 from gpt2cli.generation.requests import PreparedRequest
-from gpt2cli.sampling.logprobs import TokenLogprob
-
-Key = tuple[int, int]  # the number of the prompt, and of its sample
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """The scores of a prompt's tokens."""
-
-    number: int  # of the prompt
-    scores: Sequence[TokenLogprob]
-
-
-@dataclass(slots=True)
-class Piece:
-    """What there is of a sample since the client took something of it."""
-
-    key: Key
-    text: str = ""
-    tokens: list[TokenLogprob] = field(default_factory=list)
-    finish: Finish | None = None
+from gpt2cli.openai.pieces import Key, Piece, Scores
 
 
 class Job:

@@ -14,10 +14,11 @@ from gpt2cli.generation.drafting import Drafting
 from gpt2cli.generation.interfaces import Chunk, Counts, LogitsEngine
 from gpt2cli.generation.loop import Loop
 from gpt2cli.generation.requests import PreparedRequest
+from gpt2cli.openai.faults import Fault
+from gpt2cli.openai.pieces import Key, Scores
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.scoring import choose_stride, score
-from gpt2cli.serve.faults import Fault
-from gpt2cli.serve.jobs import Job, Key, Scores, make_cut
+from gpt2cli.serve.jobs import Job, make_cut
 from gpt2cli.tokenizer import Tokenizer
 
 _MOMENT: Final = 0.1  # seconds that `take` waits

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
+from gpt2cli.openai.faults import Fault
 from gpt2cli.serve.config import ServeConfig
-from gpt2cli.serve.faults import Fault
 from gpt2cli.serve.runner import Runner
 from gpt2cli.settings import Settings
 

@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from gpt2cli.errors import Gpt2Error
-from gpt2cli.serve.faults import Fault, explain
-from gpt2cli.serve.fields import MOST_CHARACTERS, SWITCH, Fields, is_id, read_object
+from gpt2cli.openai.faults import Fault, explain
+from gpt2cli.openai.fields import MOST_CHARACTERS, SWITCH, Fields, is_id, read_object
 from gpt2cli.serve.service import Service
 from gpt2cli.spelling import describe_piece
 

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gpt2cli.openai.faults import Fault, explain
 from gpt2cli.serve.endpoints import Endpoints
-from gpt2cli.serve.faults import Fault, explain
 from gpt2cli.serve.guard import Guard
 from gpt2cli.serve.http import JSONAnswer
 from gpt2cli.serve.metrics import Metrics

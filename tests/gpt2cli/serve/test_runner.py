@@ -10,10 +10,11 @@ import pytest
 from gpt2cli.errors import ModelError
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.generation.requests import Request, prepare
+from gpt2cli.openai.faults import Fault
+from gpt2cli.openai.pieces import Key, Scores
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.scoring import score
-from gpt2cli.serve.faults import Fault
-from gpt2cli.serve.jobs import Job, Key, Scores
+from gpt2cli.serve.jobs import Job
 from gpt2cli.serve.runner import Runner
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.generation.runs import VOCAB_SIZE, make_engine, make_request

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gpt2cli.generation.interfaces import Finish, FinishReason
+from gpt2cli.loading import LoadedModel
+from gpt2cli.openai.asking import Ask
+from gpt2cli.openai.faults import explain
+from gpt2cli.openai.logprobs import TokenList
+from gpt2cli.openai.pieces import Key, Piece, Scores
 from gpt2cli.recorded import describe_context
 from gpt2cli.records import make_record
 from gpt2cli.sampling.logprobs import TokenLogprob
-from gpt2cli.serve.asking import Ask
-from gpt2cli.serve.faults import explain
-from gpt2cli.serve.jobs import Key, Piece, Scores
-from gpt2cli.serve.logprobs import TokenList
-from gpt2cli.serve.service import Service
 
 # OpenAI's words: all other ends are limits too.
 _REASONS: Final = {FinishReason.STOP: "stop"}
@@ -49,17 +49,20 @@ class Choice:
 class Answer:
     """All that is sent in answer to a request."""
 
-    def __init__(self, ask: Ask, service: Service) -> None:
+    def __init__(
+        self, ask: Ask, model: LoadedModel, *, name: str = "", created: int | None = None
+    ) -> None:
+        """`name`: what tells it from other answers (empty: a random one); `created`: now."""
         self._ask = ask
-        self._service = service
+        self._model = model
         self._choices: dict[Key, Choice] = {}
         self._scores: dict[int, Sequence[TokenLogprob]] = {}
         self._head = {
-            "id": f"cmpl-{uuid.uuid4().hex}",
+            "id": f"cmpl-{name or uuid.uuid4().hex}",
             "object": "text_completion",
-            "created": int(time.time()),
-            "model": service.model.stored.name,
-            "system_fingerprint": service.model.stored.folder.fingerprint,
+            "created": int(time.time()) if created is None else created,
+            "model": model.stored.name,
+            "system_fingerprint": model.stored.folder.fingerprint,
         }
 
     def add(self, scores: Iterable[Scores], pieces: Iterable[Piece]) -> Sequence[Key]:
@@ -122,7 +125,7 @@ class Answer:
         return {"usage": None} if self._ask.form.with_usage else {}
 
     def _begin(self, key: Key) -> Choice:
-        form, tokenizer = self._ask.form, self._service.model.tokenizer
+        form, tokenizer = self._ask.form, self._model.tokenizer
         tokens = None if form.logprobs is None else TokenList(tokenizer)
         text = self._ask.prompts[key[0]].request.prompt if form.echo else ""
         if tokens is not None and form.echo:
@@ -131,7 +134,7 @@ class Answer:
 
     def _find_visible(self, number: int) -> Sequence[TokenLogprob]:
         """Return the scores of a prompt without those of tokens that its text does not have."""
-        tokenizer, scores = self._service.model.tokenizer, self._scores[number]
+        tokenizer, scores = self._model.tokenizer, self._scores[number]
         if self._ask.by_ids:
             return scores
         empty = not self._ask.prompts[number].request.prompt
@@ -159,6 +162,6 @@ class Answer:
             sample=key[1],
             completion=choice.completion,
             finish=finish,
-            model=self._service.model,
+            model=self._model,
             context=describe_context(prepared, ()) if self._ask.by_ids else None,
         )

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from export.small_files import ReadError, parse_json
 from gpt2cli.errors import Gpt2Error, shorten
+from gpt2cli.openai.faults import Fault, explain
 from gpt2cli.prompt_options import OPTIONS, read_options
-from gpt2cli.serve.faults import Fault, explain
 from gpt2cli.settings import Layer
 
 SWITCH: Final = "true or false"

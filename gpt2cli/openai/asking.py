@@ -1,15 +1,21 @@
-"""What a request to /v1/completions asks for: its fields become prepared requests."""
+"""What the body of a request for completions asks for: its fields become prepared requests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
-from gpt2cli.generation.requests import PreparedRequest, choose_seed, make_request, prepare
+from gpt2cli.generation.requests import (
+    PreparedRequest,
+    Request,
+    choose_seed,
+    make_request,
+    prepare,
+)
+from gpt2cli.loading import LoadedModel
+from gpt2cli.openai.faults import Fault, explain
+from gpt2cli.openai.fields import MOST_CHARACTERS, SWITCH, Fields, is_id
 from gpt2cli.sampling.random import seed_of
-from gpt2cli.serve.faults import Fault, explain
-from gpt2cli.serve.fields import MOST_CHARACTERS, SWITCH, Fields, is_id, read_object
-from gpt2cli.serve.service import Service
 from gpt2cli.settings import Given, Layer, Settings
 
 # What OpenAI calls the options of the table, by their fields.
@@ -50,17 +56,39 @@ class Ask:
     names: Mapping[str, str]  # what the client calls the options, by their fields
 
 
-def read_ask(data: bytes, service: Service) -> Ask:
-    """Read the body of a request, and prepare its prompts.
+class Host(Protocol):
+    """What answers a request."""
+
+    @property
+    def model(self) -> LoadedModel:
+        """The model."""
+        ...
+
+    @property
+    def settings(self) -> Settings:
+        """The settings for what a request does not say, with the model's own."""
+        ...
+
+    def check_model(self, name: str) -> None:
+        """Refuse a request that is for another model, by a Fault."""
+        ...
+
+    def check_size(self, request: Request) -> None:
+        """Refuse a request that takes too much, by a UsageError."""
+        ...
+
+
+def read_ask(body: Mapping[str, Any], host: Host) -> Ask:
+    """Read the fields of a request, and prepare its prompts.
 
     Raises:
         Fault: naming the field that is wrong.
     """
-    fields = Fields(read_object(data), NAMES)
+    fields = Fields(body, NAMES)
     fields.refuse_unknown(_KNOWN)
     if fields.read("suffix", str, "", "a text"):
         raise Fault(400, "suffix: this model only continues a text; leave it out", param="suffix")
-    service.check_model(fields.read("model", str, service.model.stored.name, "a text"))
+    host.check_model(fields.read("model", str, host.model.stored.name, "a text"))
     prompts = _read_prompts(fields.given)
     own = fields.read_options()
     form = _read_form(fields, own)
@@ -69,9 +97,9 @@ def read_ask(data: bytes, service: Service) -> Ask:
     if form.best_of > form.choices and form.logprobs is None:
         own["logprobs"] = Given(0)  # by which the best are found
     try:
-        prepared = _prepare_all(prompts, service.settings.over(own), service)
+        prepared = _prepare_all(prompts, host.settings.over(own), host)
         if form.scored is not None:
-            _check_scored(prepared, service.model.engine.shape.n_positions)
+            _check_scored(prepared, host.model.engine.shape.n_positions)
     except Gpt2Error as error:
         raise explain(error, fields.spelling) from error
     return Ask(prepared, not isinstance(prompts[0], str), form, fields.spelling)
@@ -144,11 +172,11 @@ def _check_scored(prompts: Sequence[PreparedRequest], limit: int) -> None:
 
 
 def _prepare_all(
-    prompts: Sequence[Prompt], settings: Settings, service: Service
+    prompts: Sequence[Prompt], settings: Settings, host: Host
 ) -> Sequence[PreparedRequest]:
     """Prepare the prompts: each has the seed plus its number, as in a batch."""
     seed = choose_seed(settings)
-    tokenizer, shape = service.model.tokenizer, service.model.engine.shape
+    tokenizer, shape = host.model.tokenizer, host.model.engine.shape
     prepared = []
     for index, prompt in enumerate(prompts):
         ids = None if isinstance(prompt, str) else prompt
@@ -159,6 +187,6 @@ def _prepare_all(
             raise PromptError(f"expected token ids 0 to {last}, found {found}")
         text = prompt if isinstance(prompt, str) else tokenizer.show(prompt)
         request = make_request(settings, text, seed=seed_of(seed, index), index=index)
-        service.check_size(request)
+        host.check_size(request)
         prepared.append(prepare(request, tokenizer, shape, prompt_ids=ids))
     return prepared

@@ -1,0 +1,1 @@
+"""Requests and answers in the form of OpenAI's API, wherever they come from."""
