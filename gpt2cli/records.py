@@ -27,15 +27,18 @@ def make_record(
     finish: Finish,
     model: LoadedModel,
     identity: object = None,
+    extras: Mapping[str, Any] | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the record of a finished sample, its keys in the order that they are written.
 
-    `context`: what the model saw, where that is not the prompt alone.
+    `context`: what the model saw, where that is not the prompt alone. `extras`: fields of the
+    user's own.
     """
     return {
         "index": request.index,
         **_identify(identity),
+        **(extras or {}),
         "prompt": request.prompt,
         "completion": completion,
         "finish_reason": finish.reason.value,
@@ -61,12 +64,14 @@ def make_error_record(
     error: str,
     model: LoadedModel,
     identity: object = None,
+    extras: Mapping[str, Any] | None = None,
     sample: int = 0,
 ) -> dict[str, Any]:
     """Return the record of an input record that could not be run: `error` says why."""
     return {
         "index": index,
         **_identify(identity),
+        **(extras or {}),
         "prompt": prompt,
         "completion": "",
         "finish_reason": "error",

@@ -10,6 +10,8 @@ from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import Kind, one_of
 from gpt2cli.resumable.shards import WHOLE, Shard
 
+KEEP, IGNORE, ERROR = EXTRA_FIELDS = ("keep", "ignore", "error")
+
 _TEXT: Final = "text"
 _SHARD: Final = Kind(
     "I/N, as 2/8, with I from 1 to N", lambda text: str(Shard.parse(text)), (str,), "I/N"
@@ -27,6 +29,10 @@ class InputOutput:
     jsonl: bool = option(
         False, 'Records are JSON objects: {"prompt": …}, with "id" and any option by its long name '
         "with underscores. Default: for a FILE named .jsonl; else lines are prompts.", REPORT,
+    )  # fmt: skip
+    extra_fields: str = option(
+        ERROR, "Fields of a record that are no options: copy them into its results (keep), leave "
+        "them out (ignore), or refuse the record (error).", REPORT, kind=one_of(EXTRA_FIELDS),
     )  # fmt: skip
     null: bool = option(
         False, "Input records end with NUL. Default: with a newline.", REPORT, short="-0"
@@ -48,7 +54,7 @@ class InputOutput:
     )  # fmt: skip
     merge: bool = option(
         False, "Put the outputs of all shards, the FILEs, together, with the bytes of one run. "
-        "Only --output and --quiet go with it.", REPORT,
+        "Only --output, --quiet, --verbose and --log-file go with it.", REPORT,
     )  # fmt: skip
 
     @property
@@ -64,6 +70,10 @@ class InputOutput:
         """
         if self.resume and self.output is None:
             raise UsageError(option="resume", expected="{output} FILE, the file to continue")
+        if self.extra_fields == KEEP and self.as_text:
+            raise UsageError(
+                option="extra_fields", expected="{format} jsonl, whose records hold them"
+            )
         if self.shard is not None and seed is None:
             raise UsageError(option="shard", expected="{seed} too, the same for every shard")
 

@@ -2,21 +2,22 @@
 
 import codecs
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from export.small_files import ReadError, decode, find_half_pair, parse_json
-from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
+from gpt2cli.batch.config import ERROR
+from gpt2cli.batch.extras import take_extras
+from gpt2cli.errors import Gpt2Error, PromptError, UsageError
 from gpt2cli.generation.requests import PreparedRequest, Request, make_request, prepare
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.prompt_options import OPTIONS, read_options
+from gpt2cli.prompt_options import read_options
 from gpt2cli.resumable.input import digest
 from gpt2cli.sampling.random import seed_of
 from gpt2cli.settings import Settings
 from gpt2cli.tokenizer import Tokenizer
 
 _BLANK: Final = codecs.BOM_UTF8 + b" \t\r\n"
-_KNOWN: Final = OPTIONS.keys() | {"prompt", "id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class BatchItem:
     prompt: str | None = None
     prepared: PreparedRequest | None = None
     error: str | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict)  # fields that its results have too
 
     @property
     def results(self) -> int:
@@ -46,21 +48,25 @@ class ItemParser:
     run_seed: int
     jsonl: bool
     most_beams: int
+    extra_fields: str = ERROR
 
     def parse(self, record: bytes | PromptError, index: int) -> BatchItem:
         """Return the item of a record; whatever is wrong with it becomes its error."""
         if isinstance(record, PromptError):
             return BatchItem(index, digest(str(record).encode()), error=str(record))
         identity = prompt = prepared = error = None
+        extras: Mapping[str, Any] = {}
         try:
-            fields = self._read_fields(record, index)
+            whole = self._read_fields(record, index)
+            fields = {name: value for name, value in whole.items() if value is not None}
             identity = fields.get("id")  # may be anything
             prompt = _read_prompt(fields)
             _refuse_half_pairs(fields)
+            extras = take_extras(whole, self.extra_fields)
             prepared = prepare(self._build(prompt, fields, index), self.tokenizer, self.shape)
         except Gpt2Error as failure:
             error = str(failure)
-        return BatchItem(index, digest(record), identity, prompt, prepared, error)
+        return BatchItem(index, digest(record), identity, prompt, prepared, error, extras)
 
     def is_blank(self, record: bytes | PromptError) -> bool:
         """Tell whether it is a blank line between records of JSON Lines: no record at all."""
@@ -78,7 +84,6 @@ class ItemParser:
 
     def _build(self, prompt: str, record: Mapping[str, Any], index: int) -> Request:
         """Build the request: the record's values, else the command line's, else the model's."""
-        refuse_unknown(record)
         own = read_options(record)
         # A seed of its own, so that no text depends on the records around it.
         seed = own["seed"].value if "seed" in own else seed_of(self.run_seed, index)
@@ -89,27 +94,15 @@ class ItemParser:
         return request
 
 
-def refuse_unknown(record: Mapping[str, Any]) -> None:
-    """Refuse a record with a field that is none.
-
-    Raises:
-        UsageError: naming it, and those that there are.
-    """
-    unknown = [name for name in record if name not in _KNOWN]
-    if unknown:
-        names = shorten(", ".join(unknown))
-        raise UsageError(f"unknown option {names}; known are {', '.join(sorted(_KNOWN))}")
-
-
 def _read_object(text: str) -> dict[str, Any]:
-    """Return a record's fields, except null ones. Texts may have half of a surrogate pair."""
+    """Return a record's fields. Texts may have half of a surrogate pair."""
     try:
         value = parse_json(text, half_pairs=True)
     except ReadError as error:
         raise PromptError(f"the record {error}") from error
     if not isinstance(value, dict):
         raise PromptError('the record is not a JSON object; expected {"prompt": …}')
-    return {name: given for name, given in value.items() if given is not None}
+    return value
 
 
 def _read_prompt(record: Mapping[str, Any]) -> str:

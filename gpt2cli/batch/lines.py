@@ -41,7 +41,8 @@ def _find_hints(item: BatchItem) -> list[str]:
 def format_as_record(result: Result, model: LoadedModel) -> str:
     """Return a result as a line of JSON."""
     item, finish = result.item, result.finish
-    same: dict[str, Any] = {"sample": result.sample, "model": model, "identity": item.identity}
+    same: dict[str, Any] = {"sample": result.sample, "model": model}
+    same |= {"identity": item.identity, "extras": item.extras}
     if item.prepared is None or finish is None or finish.error is not None:
         error = result.error or ""
         record = make_error_record(item.index, prompt=item.prompt, error=error, **same)

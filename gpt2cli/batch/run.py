@@ -97,6 +97,7 @@ def _open_batch(
         run_seed=seed,
         jsonl=jsonl,
         most_beams=model.engine.slot_limit,
+        extra_fields=io.extra_fields,
     )
     terminator = b"\0" if io.null else b"\n"
     picker = None if io.shard is None else ShardPicker(io.own_shard, parser.is_blank)

@@ -1,5 +1,6 @@
 """Claims about how an input record becomes a request, or an error that says what is wrong."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.batch.items import BatchItem, refuse_unknown
+from gpt2cli.batch.extras import take_extras
+from gpt2cli.batch.items import BatchItem
 from gpt2cli.config import LARGEST_SEED, GenerationConfig, Overflow, SamplingConfig
 from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.generation.requests import Request
@@ -157,15 +159,46 @@ def test_a_record_may_sample_in_a_greedy_run(
 def test_an_unknown_option_is_an_error_that_tells_the_known_ones(name: str) -> None:
     """A misspelt option would else be ignored in silence."""
     with pytest.raises(UsageError) as error:
-        refuse_unknown({"prompt": "x", name: 1})
+        take_extras({"prompt": "x", name: 1}, "error")
     assert str(error.value).startswith(f"unknown option {name}; known are allow_special, ban, ")
     assert " temperature, " in str(error.value)
 
 
 def test_many_unknown_options_do_not_fill_the_screen() -> None:
     with pytest.raises(UsageError) as error:
-        refuse_unknown({f"unknown{i}": 1 for i in range(10_000)})
-    assert len(str(error.value)) < 700
+        take_extras({f"unknown{i}": 1 for i in range(10_000)}, "error")
+    assert len(str(error.value)) < 800
+
+
+@pytest.mark.parametrize(
+    ("what", "extras", "error"),
+    [
+        ("error", {}, "unknown option task_id, test; known are"),
+        ("ignore", {}, None),
+        ("keep", {"task_id": "HumanEval/0", "test": ["a", None], "note": None}, None),
+    ],
+)
+def test_fields_that_are_no_options_are_kept_left_out_or_an_error(
+    tokenizer: Tokenizer, what: str, extras: dict[str, Any], error: str | None
+) -> None:
+    """Whatever they hold; the error names the way out. One that is null is left out or kept."""
+    line = (
+        '{"task_id": "HumanEval/0", "prompt": "x", "test": ["a", null], "top_k": 3, "note": null}'
+    )
+    parser = dataclasses.replace(make_parser(tokenizer), extra_fields=what)
+    item = parser.parse(line.encode(), 0)
+    assert item.extras == extras
+    if error is None:
+        assert (request_of(item).sampling.top_k, item.error) == (3, None)
+    else:
+        assert item.error is not None and item.error.startswith(error)
+        assert item.error.endswith("; extra_fields keep copies it into the result")
+
+
+def test_a_field_that_a_result_has_itself_is_not_kept(tokenizer: Tokenizer) -> None:
+    parser = dataclasses.replace(make_parser(tokenizer), extra_fields="keep")
+    item = parser.parse(b'{"prompt": "x", "model": "m", "task": 1}', 0)
+    assert item.error == "a result has a model of its own; give the field another name"
 
 
 @pytest.mark.parametrize("identity", [0, False, "", {"a": [1]}])

@@ -1,5 +1,6 @@
 """Claims about a result as the line that is written."""
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -13,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpt2cli.batch.extras import take_extras
 from gpt2cli.batch.items import BatchItem
 from gpt2cli.batch.lines import format_as_record, format_as_text, make_line
 from gpt2cli.batch.results import Result
 from gpt2cli.config import GenerationConfig, SamplingConfig
-from gpt2cli.errors import PromptError
+from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.generation.interfaces import Finish, FinishReason
 from gpt2cli.generation.requests import PreparedRequest, Request
 from gpt2cli.loading import LoadedModel
@@ -59,6 +61,23 @@ def test_a_record_tells_the_sample_and_the_id(small_model: LoadedModel) -> None:
     assert list(record)[:4] == ["index", "id", "prompt", "completion"]
     assert record | {"index": 3, "id": [1], "completion": "ab", "sample": 1, "seed": 7} == record
     assert "error" not in record
+
+
+def test_a_record_has_the_users_own_fields_before_the_prompt(small_model: LoadedModel) -> None:
+    """So does that of an error."""
+    extras = {"task_id": 7, "tests": [None]}
+    for result in finished("a", identity=1), ERROR:
+        item = dataclasses.replace(result.item, extras=extras)
+        record = read(dataclasses.replace(result, item=item), small_model)
+        assert list(record)[:5] == ["index", "id", "task_id", "tests", "prompt"]
+        assert record["tests"] == [None]
+
+
+def test_no_field_that_a_result_has_can_be_kept(small_model: LoadedModel) -> None:
+    """Each of them is refused, or one of the record's own."""
+    for name in read(finished("a"), small_model) | read(ERROR, small_model):
+        with contextlib.suppress(UsageError):
+            assert take_extras({name: 1}, "keep") == {}
 
 
 def test_an_errors_record_has_the_same_keys_and_the_error(small_model: LoadedModel) -> None:
