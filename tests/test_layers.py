@@ -88,6 +88,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "gpt2cli.user_settings": (*_TENSORS, *_LOOP, *_STORE, *_SHOWN),
     "gpt2cli.resumable": (*_TENSORS, "tokenizers", *_ENGINE, *_LOOP, *_SHOWN),
     "gpt2cli.openai": (*_TENSORS, "tokenizers", "starlette", *_ENGINE, *_SHOWN),
+    "gpt2cli.conversations": (*_TENSORS, "tokenizers", *_ENGINE, *_STORE, *_SHOWN),
     "gpt2cli.spelling": (*_TENSORS, "gpt2cli", "tokenizers", *_SHOWN),
     "gpt2cli.scoring": (
         *(*_TENSORS, *_SYSTEM, "tokenizers"),
@@ -125,7 +126,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "typer": (*_ROOMS, "gpt2cli.app", "gpt2cli.options"),
     "rich": ("gpt2cli.terminal",),
-    "jinja2": ("gpt2cli.chat.sandbox",),  # runs what a model's file says
+    "jinja2": ("gpt2cli.conversations.sandbox",),  # runs what a model's file says
     "prompt_toolkit": ("gpt2cli.chat.prompt",),
     "starlette": ("gpt2cli.serve",),
     "uvicorn": ("gpt2cli.serve.listening",),

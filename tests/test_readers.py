@@ -17,7 +17,7 @@ from export.special_tokens import SpecialTokens, read_token_files
 from export.tensorflow_steps import choose_name
 from export.tokenizer import read_tokenizer
 from gpt2cli import user_settings
-from gpt2cli.chat.conversation import SessionFile, read_conversation
+from gpt2cli.conversations.conversation import SessionFile, read_conversation
 from gpt2cli.errors import Gpt2Error
 from gpt2cli.model_folder import read_manifest
 from gpt2cli.options import read_schema

@@ -3,22 +3,20 @@
 import functools
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from gpt2cli.chat.config import OWN
-from gpt2cli.chat.context import (
+from gpt2cli.config import GenerationConfig, SamplingConfig, SeedConfig, TextConfig
+from gpt2cli.conversations.context import (
     Room,
     check_system,
     cut,
-    fit,
     ids_that_spell,
     see,
     settle_replies,
 )
-from gpt2cli.chat.conversation import Conversation, Turn
-from gpt2cli.chat.own_template import OwnTemplate
-from gpt2cli.chat.templates import TEMPLATES, Template
-from gpt2cli.config import GenerationConfig, Overflow, SamplingConfig, SeedConfig, TextConfig
+from gpt2cli.conversations.conversation import Conversation, Turn
+from gpt2cli.conversations.replies import make_room, make_template, prepare_reply
+from gpt2cli.conversations.templates import Template
 from gpt2cli.detokenizer import cut_begun
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.drafting import Drafting
@@ -31,7 +29,6 @@ from gpt2cli.generation.requests import (
     find_bans,
     find_biases,
     make_request,
-    prepare,
 )
 from gpt2cli.sampling.random import draw_seed, seed_of
 from gpt2cli.sampling.sampler import Sampler
@@ -39,9 +36,7 @@ from gpt2cli.settings import Settings
 from gpt2cli.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from gpt2cli.chat.sandbox import ChatTemplate
-
-_ROOM_SHARE: Final = 4  # at most one part in four of the context is held free for the reply
+    from gpt2cli.conversations.sandbox import ChatTemplate
 
 
 @dataclass(slots=True)
@@ -234,29 +229,12 @@ class Chat:
         number = len(conversation.turns)
         seed = self._choose_seed(number)
         request = make_request(self.settings, message, seed=seed, index=number)
-        stop = (*request.generation.stop, *template.stop)
-        stop_ids = (*request.generation.stop_token, *template.stop_ids)
-        limits = replace(request.generation, stop=stop, stop_token=stop_ids, include_stop=False)
-        request = replace(request, generation=limits)
-        first, prompt = fit(conversation, message, template, self._make_room())
-        prepared = prepare(
-            request,
-            self._tokenizer,
-            self._engine.shape,
-            prompt_ids=prompt.ids,
-            kept_tokens=len(template.begin()),
-            stepped=prompt.stepped,
-        )
-        seen_ids = cut(prompt.ids, template, self._make_room())
+        first, prepared = prepare_reply(request, template, self._tokenizer, self._engine.shape)
+        seen_ids = cut([*prepared.prompt_ids], template, self._make_room())
         return Exchange(prepared, conversation, first, seen_ids, template.stop)
 
     def _make_room(self) -> Room:
-        """Return how many tokens must be free for a reply: all, if fewer would be refused."""
-        limits = self.settings.make(GenerationConfig)
-        free = limits.max_new_tokens
-        if limits.overflow is not Overflow.ERROR:
-            free = min(free, self.n_positions // _ROOM_SHARE)
-        return Room(self.n_positions, free, slides=limits.overflow is Overflow.SLIDE)
+        return make_room(self.settings.make(GenerationConfig), self.n_positions)
 
     def _cut_short(self, exchange: Exchange) -> Finish:
         """Return the finish of a reply that was cut short."""
@@ -291,9 +269,7 @@ class Chat:
         return number if self._seeded is None else min(number, self._seeded)
 
     def _make_template(self, conversation: Conversation) -> Template:
-        special = self._allow_special
-        if conversation.template == OWN:
-            source = self._load_template()
-            return OwnTemplate(conversation, self._tokenizer, allow_special=special, source=source)
-        form = TEMPLATES[conversation.template]
-        return form(conversation, self._tokenizer, allow_special=special)
+        special, load_own = self._allow_special, self._load_template
+        return make_template(
+            conversation, self._tokenizer, allow_special=special, load_own=load_own
+        )

@@ -13,13 +13,14 @@ from gpt2cli.config import (
     SeedConfig,
     TextConfig,
 )
+from gpt2cli.conversations.config import FormConfig
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 
 
 @takes(
-    ChatConfig, TextConfig, SamplingConfig, SeedConfig, GenerationConfig, ReportConfig, ModelConfig,
-    DraftConfig, PresetConfig,
+    FormConfig, ChatConfig, TextConfig, SamplingConfig, SeedConfig, GenerationConfig, ReportConfig,
+    ModelConfig, DraftConfig, PresetConfig,
     max_new_tokens=128,
 )  # fmt: skip
 def chat(*, settings: Settings) -> None:

@@ -7,14 +7,14 @@ from typing import Final
 
 from export.small_files import ReadError, read_text
 from gpt2cli.chat.config import ChatConfig
-from gpt2cli.chat.conversation import (
+from gpt2cli.chat.dialogue import Dialogue
+from gpt2cli.chat.editor import edit
+from gpt2cli.chat.settable import change_setting, describe_settings, find_option, unquote
+from gpt2cli.conversations.conversation import (
     read_conversation,
     tell_replies_differ,
     write_conversation,
 )
-from gpt2cli.chat.dialogue import Dialogue
-from gpt2cli.chat.editor import edit
-from gpt2cli.chat.settable import change_setting, describe_settings, find_option, unquote
 from gpt2cli.declarations import options_of
 from gpt2cli.errors import PromptError, UsageError
 

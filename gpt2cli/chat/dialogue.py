@@ -5,8 +5,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from gpt2cli.chat.chat import Chat, Exchange
-from gpt2cli.chat.conversation import SessionFile
 from gpt2cli.chat.input import ChatInput
+from gpt2cli.conversations.conversation import SessionFile
 from gpt2cli.errors import ConversationError, Gpt2Error
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.loading import LoadedModel

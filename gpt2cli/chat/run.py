@@ -4,20 +4,20 @@ import os
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from gpt2cli.chat.chat import Chat
 from gpt2cli.chat.commands import run_command
-from gpt2cli.chat.config import OWN, ChatConfig
-from gpt2cli.chat.conversation import Conversation, SessionFile, tell_replies_differ
+from gpt2cli.chat.config import ChatConfig
 from gpt2cli.chat.dialogue import Dialogue, ReplyView
 from gpt2cli.chat.input import ChatInput, LineInput
-from gpt2cli.chat.own_template import PIP, find_lack, has_chat_template, load_chat_template
-from gpt2cli.chat.templates import choose_template
-from gpt2cli.config import AUTO, DraftConfig, ModelConfig, ReportConfig
+from gpt2cli.config import DraftConfig, ModelConfig, ReportConfig
+from gpt2cli.conversations.config import FormConfig
+from gpt2cli.conversations.conversation import Conversation, SessionFile, tell_replies_differ
+from gpt2cli.conversations.own_template import load_chat_template
+from gpt2cli.conversations.replies import choose_form
 from gpt2cli.draft_loading import load_with_draft
 from gpt2cli.errors import ExitCode, Gpt2Error, OutputError, UsageError
-from gpt2cli.model_folder import ModelFolder
 from gpt2cli.settings import Settings
 from gpt2cli.store.memory import state_folder
 from gpt2cli.terminal.notes import Notes, end_line
@@ -34,7 +34,7 @@ def run_chat(settings: Settings) -> int:
         Gpt2Error: whatever is wrong with the options, the model or the session's file.
     """
     form, report = settings.make(ChatConfig), settings.make(ReportConfig)
-    _begin(form, Conversation())  # a bad name is an error before anything takes time
+    _begin(settings, Conversation())  # a bad name is an error before anything takes time
     with Notes(quiet=report.quiet) as notes, open_result(None) as writer:
         source = open_input(find_stdin(), notes)
         if not source.has_more():
@@ -107,16 +107,17 @@ def _open_dialogue(
     if form.session is not None:
         session = SessionFile(form.session, model=model.stored.name)
         conversation = session.read() or conversation
-    conversation = _begin(form, conversation)
+    conversation = _begin(settings, conversation)
     settings = settings.with_model(model.stored.folder.generation_config)
-    template = _choose_form(form.template, conversation, model.stored.folder, notes)
+    wanted, folder = settings.make(FormConfig).template, model.stored.folder
+    template = choose_form(wanted, conversation, folder, notes.note)
     chat = Chat(
         model.engine,
         model.tokenizer,
         model.sampler,
         settings=settings,
         conversation=conversation.in_form(template),
-        load_template=partial(load_chat_template, model.stored.folder),
+        load_template=partial(load_chat_template, folder),
         drafting=model.drafting,
     )
     if session is not None:
@@ -135,28 +136,15 @@ def _open_dialogue(
     )
 
 
-def _choose_form(wanted: str, conversation: Conversation, folder: ModelFolder, notes: Notes) -> str:
-    """Return the form in which the model is to see a conversation."""
-    if wanted != AUTO or conversation.template:
-        return conversation.template if wanted == AUTO else wanted
-    if has_chat_template(folder):
-        lack = find_lack()
-        if lack is None:
-            return OWN
-        notes.note(f"the model's chat template is not used: that needs {lack} ({PIP})")
-    return choose_template(folder.config)
-
-
-def _begin(form: ChatConfig, before: Conversation) -> Conversation:
+def _begin(settings: Settings, before: Conversation) -> Conversation:
     """Return the conversation with the system text and names that the user gave; the turns stay.
 
     Raises:
         UsageError: if a name cannot stand before a line of the transcript.
     """
-    given = {"user_name": form.user_name, "bot_name": form.bot_name}
-    changes: dict[str, Any] = {name: text for name, text in given.items() if text is not None}
-    conversation = replace(before, **changes)
-    return conversation if form.system is None else conversation.under(form.system)
+    names, system = settings.make(FormConfig).names, settings.make(ChatConfig).system
+    conversation = replace(before, **cast(dict[str, Any], names))
+    return conversation if system is None else conversation.under(system)
 
 
 def _greet(dialogue: Dialogue) -> None:

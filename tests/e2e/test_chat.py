@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from gpt2cli.chat.conversation import read_conversation
+from gpt2cli.conversations.conversation import read_conversation
 from tests.e2e.program import Finished, Program, finish, press_ctrl_c, read_until, send
 
 _CHAT = ("chat", "-m", "starter", "--seed", "5", "-n", "8")

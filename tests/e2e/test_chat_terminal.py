@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from gpt2cli.chat.conversation import read_conversation
+from gpt2cli.conversations.conversation import read_conversation
 from tests.e2e.program import Program
 from tests.e2e.screen import CTRL_C, CTRL_Z, ENTER, TAB, Terminal
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from gpt2cli.chat.conversation import read_conversation
+from gpt2cli.conversations.conversation import read_conversation
 from tests.e2e.program import Finished, Program, finish, read_until, send
 from tests.e2e.screen import CTRL_C, CTRL_Z, ENTER, Terminal
 

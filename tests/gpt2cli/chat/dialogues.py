@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from gpt2cli.chat.chat import Chat
-from gpt2cli.chat.conversation import Conversation, SessionFile
 from gpt2cli.chat.dialogue import Dialogue, ReplyView
 from gpt2cli.chat.input import ChatInput, Entry, read_entry
 from gpt2cli.chat.run import talk
 from gpt2cli.chat.settable import all_options
+from gpt2cli.conversations.conversation import Conversation, SessionFile
 from gpt2cli.engine.devices import Device
 from gpt2cli.loading import LoadedModel
 from gpt2cli.sampling.sampler import Sampler

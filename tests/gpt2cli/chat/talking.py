@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt2cli.chat.chat import Chat, Exchange
-from gpt2cli.chat.conversation import Conversation
-from gpt2cli.chat.sandbox import ChatTemplate
 from gpt2cli.chat.settable import all_options
 from gpt2cli.config import SamplingConfig, TextConfig, values_of
+from gpt2cli.conversations.conversation import Conversation
+from gpt2cli.conversations.sandbox import ChatTemplate
 from gpt2cli.declarations import options_of
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.interfaces import LogitsEngine

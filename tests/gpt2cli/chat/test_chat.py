@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from gpt2cli.chat.chat import Chat
-from gpt2cli.chat.conversation import Conversation, Turn
 from gpt2cli.config import SamplingConfig
+from gpt2cli.conversations.conversation import Conversation, Turn
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.settings import Given

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt2cli.chat.chat import Chat
-from gpt2cli.chat.conversation import Conversation
 from gpt2cli.config import SamplingConfig
+from gpt2cli.conversations.conversation import Conversation
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.model_folder import ModelFolder, ModelShape

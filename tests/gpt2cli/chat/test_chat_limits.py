@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gpt2cli.chat.chat import Chat, Exchange
-from gpt2cli.chat.conversation import Conversation
 from gpt2cli.config import Overflow
+from gpt2cli.conversations.conversation import Conversation
 from gpt2cli.errors import PromptError
 from gpt2cli.settings import Given
 from gpt2cli.tokenizer import Tokenizer

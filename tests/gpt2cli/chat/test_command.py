@@ -11,8 +11,8 @@ import pytest
 from typer.testing import Result
 
 from export.convert import convert
-from gpt2cli.chat import own_template, run
-from gpt2cli.chat.conversation import read_conversation
+from gpt2cli.conversations import own_template, replies
+from gpt2cli.conversations.conversation import read_conversation
 from tests.checkpoints import CheckpointShape, write_checkpoint
 from tests.gpt2cli.runner import error_line, invoke, stdin_of
 from tests.model_folders import ModelFolders
@@ -166,7 +166,7 @@ def test_without_jinja_the_template_is_not_used(
 ) -> None:
     """One line says so; who asks for it gets an error."""
     monkeypatch.setattr(own_template, "find_lack", lambda: "jinja2, which is not installed")
-    monkeypatch.setattr(run, "find_lack", own_template.find_lack)
+    monkeypatch.setattr(replies, "find_lack", own_template.find_lack)
     result = chat("/context\n/show\n", model=chatml_folder)
     told = "gpt2: the model's chat template is not used: that needs jinja2, which is not installed"
     assert result.stderr.startswith(f"{told} (pip install 'jinja2>=3.1.6')\n")

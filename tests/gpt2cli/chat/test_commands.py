@@ -9,9 +9,9 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from gpt2cli.chat.commands import COMMANDS
-from gpt2cli.chat.conversation import Conversation, read_conversation, write_conversation
 from gpt2cli.chat.prompt import CommandCompleter
 from gpt2cli.chat.settable import all_options
+from gpt2cli.conversations.conversation import Conversation, read_conversation, write_conversation
 from gpt2cli.tokenizer import Tokenizer
 from tests.gpt2cli.chat.dialogues import Session, open_session
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.chat.conversation import Conversation, read_conversation
+from gpt2cli.conversations.conversation import Conversation, read_conversation
 from gpt2cli.errors import ModelError, OutputError
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.tokenizer import Tokenizer

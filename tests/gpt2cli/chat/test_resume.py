@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from export.storage import Precision
 from gpt2cli.chat.chat import Chat
-from gpt2cli.chat.conversation import (
+from gpt2cli.config import SamplingConfig
+from gpt2cli.conversations.conversation import (
     Conversation,
     Turn,
     read_conversation,
     write_conversation,
 )
-from gpt2cli.config import SamplingConfig
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.model_folder import ModelFolder, read_model_folder

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from export.small_files import LARGE, MissingFileError, ReadError, parse_json, read_bytes
 from export.whole import replacing
-from gpt2cli.chat.config import FORMS
 from gpt2cli.config import SeedConfig
+from gpt2cli.conversations.config import FORMS
 from gpt2cli.errors import ConversationError, UsageError, shorten
 from gpt2cli.generation.interfaces import FinishReason
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt2cli.chat.context import Room, fit, ids_that_spell
-from gpt2cli.chat.conversation import Conversation, Turn
-from gpt2cli.chat.templates import DialoGPT, Transcript, choose_template
+from gpt2cli.conversations.context import Room, fit, ids_that_spell
+from gpt2cli.conversations.conversation import Conversation, Turn
+from gpt2cli.conversations.templates import DialoGPT, Transcript, choose_template
 from gpt2cli.detokenizer import Detokenizer
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.interfaces import FinishReason

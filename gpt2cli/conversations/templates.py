@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gpt2cli.chat.conversation import Conversation, Turn
+from gpt2cli.conversations.conversation import Conversation, Turn
 from gpt2cli.errors import UsageError
 from gpt2cli.tokenizer import Tokenizer
 

@@ -15,15 +15,15 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from export.small_files import ReadError, read_text
-from gpt2cli.chat.conversation import Conversation, Turn
-from gpt2cli.chat.templates import Prompt, Template
+from gpt2cli.conversations.conversation import Conversation, Turn
+from gpt2cli.conversations.templates import Prompt, Template
 from gpt2cli.errors import ModelError, PackageError, PromptError, UsageError
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.model_folder import ModelFolder
 from gpt2cli.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from gpt2cli.chat.sandbox import ChatTemplate
+    from gpt2cli.conversations.sandbox import ChatTemplate
 
 _FILE: Final = "chat_template.jinja"
 _JINJA: Final = (3, 1, 6)  # before it templates could leave the sandbox
@@ -64,7 +64,7 @@ def load_chat_template(folder: ModelFolder) -> "ChatTemplate":
         raise UsageError(option="template", expected="transcript or dialogpt", found=found)
     if lack := find_lack():
         raise PackageError(f"the model's chat template needs {lack}", PIP)
-    from gpt2cli.chat.sandbox import ChatTemplate  # of the extra `template`
+    from gpt2cli.conversations.sandbox import ChatTemplate  # of the extra `template`
 
     try:
         source = read_text(folder.path / _FILE)

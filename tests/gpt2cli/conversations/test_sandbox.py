@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from gpt2cli.chat.sandbox import ChatTemplate
+from gpt2cli.conversations.sandbox import ChatTemplate
 from gpt2cli.errors import PromptError
 from tests.vectors.chat_cases import CASES, CHATML, STORED_FILE
 

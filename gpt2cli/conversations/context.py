@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from gpt2cli.chat.conversation import Conversation, Turn
-from gpt2cli.chat.templates import Prompt, Template
+from gpt2cli.conversations.conversation import Conversation, Turn
+from gpt2cli.conversations.templates import Prompt, Template
 from gpt2cli.errors import PromptError
 from gpt2cli.generation.sequence import slide
 from gpt2cli.tokenizer import Tokenizer

@@ -10,10 +10,10 @@ from typing import Any, Final
 import pytest
 
 from export.manifest import write_tokenizer_folder
-from gpt2cli.chat.context import Room, fit
-from gpt2cli.chat.conversation import Conversation, Turn
-from gpt2cli.chat.own_template import OwnTemplate, find_lack, load_chat_template
-from gpt2cli.chat.sandbox import ChatTemplate
+from gpt2cli.conversations.context import Room, fit
+from gpt2cli.conversations.conversation import Conversation, Turn
+from gpt2cli.conversations.own_template import OwnTemplate, find_lack, load_chat_template
+from gpt2cli.conversations.sandbox import ChatTemplate
 from gpt2cli.errors import ModelError, PackageError, PromptError, UsageError
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.model_folder import GRAPH_VERSION, ModelFolder, read_model_folder

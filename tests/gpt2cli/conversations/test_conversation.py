@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.chat.conversation import (
+from gpt2cli.conversations.conversation import (
     Conversation,
     SessionFile,
     Turn,
