@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from gpt2cli.config import AUTO, ModelConfig
+from gpt2cli.engine.bits import find_digest
 from gpt2cli.engine.cache import choose_slots
 from gpt2cli.engine.devices import Device, DeviceChoice, find_device
 from gpt2cli.engine.engine import Engine, Identities
@@ -173,6 +174,16 @@ def choose_precision(asked: str, device: Device) -> str:
             option="precision",
         )
     return _AUTO_PRECISIONS[device.kind] if asked == AUTO else asked
+
+
+def find_usual_precision_on(kind: Literal["cpu", "cuda"]) -> str:
+    """Return the precision that is exported for a kind of device when none is named."""
+    return choose_precision(AUTO, Device(kind))
+
+
+def digest_bits(model: LoadedModel) -> str:
+    """Return a digest of what an engine computes here: another processor may compute other bits."""
+    return find_digest(model.engine)
 
 
 def find_usual_precision() -> str:

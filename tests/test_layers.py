@@ -128,6 +128,7 @@ _ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "rich": ("gpt2cli.terminal",),
     "jinja2": ("gpt2cli.conversations.sandbox",),  # runs what a model's file says
     "prompt_toolkit": ("gpt2cli.chat.prompt",),
+    "ray": ("gpt2cli.batch.cluster.ray_workers",),
     "starlette": ("gpt2cli.serve",),
     "uvicorn": ("gpt2cli.serve.listening",),
     "tomllib": ("export.small_files",),

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from gpt2cli.batch.cluster.config import ClusterConfig
 from gpt2cli.batch.config import InputOutput
 from gpt2cli.config import OF_A_PROMPT, DraftConfig, ModelConfig, PresetConfig, ReportConfig
 from gpt2cli.errors import UsageError
@@ -14,7 +15,15 @@ from gpt2cli.settings import Settings
 _OF_MERGING: Final = ("merge", "output", "quiet", "verbose", "log_file")
 
 
-@takes(*OF_A_PROMPT, InputOutput, PresetConfig, ReportConfig, ModelConfig, DraftConfig)
+@takes(
+    *OF_A_PROMPT,
+    InputOutput,
+    ClusterConfig,
+    PresetConfig,
+    ReportConfig,
+    ModelConfig,
+    DraftConfig,
+)
 def batch(
     *,
     prompts: Annotated[

@@ -1,7 +1,7 @@
 """What must be the same for a run to be resumed: the first line of its journal."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpt2cli.config import DraftConfig, ModelConfig, PresetConfig, ReportConfig
@@ -21,13 +21,15 @@ def make_header(
     *,
     device: str,
     versions: Mapping[str, str],
+    of_no_effect: Iterable[type[Any]] = (),
     **others: Any,
 ) -> dict[str, Any]:
     """Return what must be the same for the run to be resumed; `others` are found, not asked for.
 
     Of the options it is what changes the results, or how they are written; not how fast or where.
+    `of_no_effect`: a command's own groups of options that do not count.
     """
-    groups = (ModelConfig, DraftConfig, PresetConfig, ReportConfig)
+    groups = (ModelConfig, DraftConfig, PresetConfig, ReportConfig, *of_no_effect)
     of_the_run = {o.field for group in groups for o in options_of(group)}
     of_the_run |= {"seed", "file", "output", "stdin", "resume", "batch_size", "merge"}
     options = {name: value for name, value in settings.values.items() if name not in of_the_run}

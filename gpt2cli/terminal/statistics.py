@@ -54,11 +54,14 @@ def describe_run(
         lines.append(_describe_drafts(model.drafting.counts))
     if first_token_seconds is not None:
         lines.append(f"first token {first_token_seconds:.2f} s after the process began")
-    lines += [*describe_memory(), f"seed {seed}"]
-    if from_model:
-        told = ", ".join(f"{name} {value}" for name, value in from_model.items())
-        lines.append(f"from the model's generation_config.json: {told}")
-    return lines
+    return [*lines, *describe_memory(), *describe_origin(seed=seed, from_model=from_model)]
+
+
+def describe_origin(*, seed: int, from_model: Mapping[str, Any]) -> list[str]:
+    """Return the lines about the seed, and the settings that are the model's own."""
+    told = ", ".join(f"{name} {value}" for name, value in from_model.items())
+    lines = [f"seed {seed}"]
+    return [*lines, f"from the model's generation_config.json: {told}"] if told else lines
 
 
 def _describe_drafts(done: DraftCounts) -> str:

@@ -33,6 +33,7 @@ _SEPARATOR: Final = "\n---\n"
 _NOT_RUN: Final = {
     "python3": "installs from the network",
     "checkpoint": "a picture",
+    "ray": "needs several machines; tests/interop/cluster_faults.py has a cluster",
     "0": "a line for cron; its command is run below",
     "#!/bin/bash": "a script for Slurm; it is run below",
     "from": "needs Optimum; tests/interop/recipes.py runs it",
@@ -155,7 +156,7 @@ def test_every_block_is_run_or_has_a_reason_not_to_be() -> None:
     """Else a block that nothing holds could come in unseen."""
     not_run = [block.split()[0] for block in _BLOCKS if block.split()[0] in _NOT_RUN]
     others = ["#!/bin/bash", "0", "checkpoint", "curl", "from", "from", "import", "import"]
-    others += ["python3", "python3"]
+    others += ["python3", "python3", "ray"]
     assert sorted(not_run) == others
     assert len(_RUN) >= 12
 
