@@ -15,9 +15,8 @@ from gpt2cli.conversations.context import (
     settle_replies,
 )
 from gpt2cli.conversations.conversation import Conversation, Turn
-from gpt2cli.conversations.replies import make_room, make_template, prepare_reply
+from gpt2cli.conversations.replies import ReplyText, make_room, make_template, prepare_reply
 from gpt2cli.conversations.templates import Template
-from gpt2cli.detokenizer import cut_begun
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.drafting import Drafting
 from gpt2cli.generation.interfaces import Counts, Finish, FinishReason, LogitsEngine
@@ -202,18 +201,13 @@ class Chat:
             prompt_cache=self._prompt_cache,
             drafting=self._drafting,
         )
-        text = held = ""  # held: what may be the white space at the end
+        reply = ReplyText(exchange.ends)
         try:
             for chunk in chunks:
-                piece, exchange.finish = chunk.text, chunk.finish
-                if chunk.finish is not None and chunk.finish.stop_sequence is None:
-                    piece = cut_begun(piece, exchange.ends)
-                text += piece
-                held += piece if exchange.reply else piece.lstrip()
-                shown = held.rstrip()
-                held = held[len(shown) :]
+                exchange.finish = chunk.finish
+                shown = reply.add(chunk.text, chunk.finish)
+                exchange.reply = reply.shown
                 if shown:
-                    exchange.reply += shown
                     yield shown
         except (KeyboardInterrupt, SystemExit, GeneratorExit):
             if exchange.finish is None and exchange.reply:  # what was shown is kept
@@ -222,7 +216,7 @@ class Chat:
             raise
         finally:
             if exchange.finish is not None:
-                self._add_turn(exchange, text.rstrip())
+                self._add_turn(exchange, reply.text.rstrip())
 
     def _prepare(self, conversation: Conversation, message: str) -> Exchange:
         template = self._make_template(conversation)

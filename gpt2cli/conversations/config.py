@@ -26,7 +26,7 @@ class FormConfig:
     template: str = option(
         AUTO, "Form in which the model sees the conversation: the model's own chat template, lines "
         "that begin with a name, or DialoGPT's.", CONVERSATION, kind=one_of((AUTO, *FORMS)),
-        usual="auto: the session's; else the model's if it has one; else DialoGPT's if its "
+        usual="auto: a session's own; else the model's if it has one; else DialoGPT's if its "
         "config.json says so; else transcript",
     )  # fmt: skip
 

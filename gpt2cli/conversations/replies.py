@@ -1,6 +1,6 @@
-"""From a conversation to the request of its next reply."""
+"""From a conversation to the request of its next reply, and to its text."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +10,8 @@ from gpt2cli.conversations.context import Room, fit
 from gpt2cli.conversations.conversation import Conversation
 from gpt2cli.conversations.own_template import PIP, OwnTemplate, find_lack, has_chat_template
 from gpt2cli.conversations.templates import TEMPLATES, Template, choose_template
+from gpt2cli.detokenizer import cut_begun
+from gpt2cli.generation.interfaces import Finish
 from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.model_folder import ModelFolder, ModelShape
 from gpt2cli.tokenizer import Tokenizer
@@ -86,3 +88,25 @@ def prepare_reply(
         stepped=prompt.stepped,
     )
     return first, prepared
+
+
+class ReplyText:
+    """A reply on its way: without the white space around it, and what begins its end."""
+
+    def __init__(self, ends: Sequence[str]) -> None:
+        """Begin with nothing; `ends`: the stop sequences of the conversation itself."""
+        self._ends = ends
+        self._held = ""  # what may be the white space at the end
+        self.text = ""  # with the white space
+        self.shown = ""
+
+    def add(self, text: str, finish: Finish | None) -> str:
+        """Take a piece of the completion, and return what is to be shown now."""
+        if finish is not None and finish.stop_sequence is None:
+            text = cut_begun(text, self._ends)
+        self.text += text
+        self._held += text if self.shown else text.lstrip()
+        shown = self._held.rstrip()
+        self._held = self._held[len(shown) :]
+        self.shown += shown
+        return shown

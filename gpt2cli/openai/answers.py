@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gpt2cli.generation.interfaces import Finish, FinishReason
+from gpt2cli.generation.requests import PreparedRequest
 from gpt2cli.loading import LoadedModel
 from gpt2cli.openai.asking import Ask
 from gpt2cli.openai.faults import explain
@@ -32,12 +33,33 @@ class Choice:
     finish: Finish | None = None
     shown: int = 0  # how much of the text
 
-    def take(self) -> dict[str, Any]:
-        """Return the text and tokens since the last time."""
+    def add(self, piece: Piece) -> None:
+        """Add what was made."""
+        self.text += piece.text
+        self.completion += piece.text
+        self.note(piece)
+
+    def note(self, piece: Piece) -> None:
+        """Take note of what was made beside its text."""
+        self.scores += piece.tokens
+        self.finish = piece.finish
+        if self.tokens is not None:
+            self.tokens.add(piece.tokens)
+
+    def take(self, *, whole: bool) -> dict[str, Any]:
+        """Return the text and tokens since the last time; `whole`: that is all of them."""
+        listed = None if self.tokens is None else self.tokens.take(len(self.text), rest=self.rest)
+        return {"text": self.take_text(), "logprobs": listed}
+
+    def take_text(self) -> str:
+        """Return the text since the last time."""
         text, self.shown = self.text[self.shown :], len(self.text)
-        rest = self.finish is not None and self.finish.stop_sequence is None
-        listed = None if self.tokens is None else self.tokens.take(len(self.text), rest=rest)
-        return {"text": text, "logprobs": listed}
+        return text
+
+    @property
+    def rest(self) -> bool:
+        """Whether it has ended, and all of its tokens belong to its text."""
+        return self.finish is not None and self.finish.stop_sequence is None
 
     @property
     def mean_logprob(self) -> float:
@@ -47,7 +69,10 @@ class Choice:
 
 
 class Answer:
-    """All that is sent in answer to a request."""
+    """All that is sent in answer to a request for completions."""
+
+    prefix = "cmpl"
+    whole_kind = piece_kind = "text_completion"
 
     def __init__(
         self, ask: Ask, model: LoadedModel, *, name: str = "", created: int | None = None
@@ -58,8 +83,8 @@ class Answer:
         self._choices: dict[Key, Choice] = {}
         self._scores: dict[int, Sequence[TokenLogprob]] = {}
         self._head = {
-            "id": f"cmpl-{name or uuid.uuid4().hex}",
-            "object": "text_completion",
+            "id": f"{self.prefix}-{name or uuid.uuid4().hex}",
+            "object": self.piece_kind if ask.form.stream else self.whole_kind,
             "created": int(time.time()) if created is None else created,
             "model": model.stored.name,
             "system_fingerprint": model.stored.folder.fingerprint,
@@ -75,14 +100,9 @@ class Answer:
         changed = []
         for piece in pieces:
             if piece.key not in self._choices:
-                self._choices[piece.key] = self._begin(piece.key)
+                self._choices[piece.key] = self.begin(piece.key)
             choice = self._choices[piece.key]
-            choice.text += piece.text
-            choice.completion += piece.text
-            choice.scores += piece.tokens
-            choice.finish = piece.finish
-            if choice.tokens is not None:
-                choice.tokens.add(piece.tokens)
+            choice.add(piece)
             if piece.finish is not None and piece.finish.error is not None:
                 raise explain(piece.finish.error, self._ask.names)
             changed.append(piece.key)
@@ -124,7 +144,8 @@ class Answer:
     def _no_usage(self) -> Mapping[str, None]:
         return {"usage": None} if self._ask.form.with_usage else {}
 
-    def _begin(self, key: Key) -> Choice:
+    def begin(self, key: Key) -> Choice:
+        """Return a choice of which nothing has been made."""
         form, tokenizer = self._ask.form, self._model.tokenizer
         tokens = None if form.logprobs is None else TokenList(tokenizer)
         text = self._ask.prompts[key[0]].request.prompt if form.echo else ""
@@ -145,7 +166,8 @@ class Answer:
 
     def _describe(self, key: Key, index: int) -> dict[str, Any]:
         choice = self._choices[key]
-        described = {"index": index, **choice.take(), "finish_reason": None}
+        whole = not self._ask.form.stream
+        described = {"index": index, **choice.take(whole=whole), "finish_reason": None}
         if choice.finish is not None:
             request = self._ask.prompts[key[0]].request
             described["finish_reason"] = _REASONS.get(choice.finish.reason, _LENGTH)
@@ -163,5 +185,9 @@ class Answer:
             completion=choice.completion,
             finish=finish,
             model=self._model,
-            context=describe_context(prepared, ()) if self._ask.by_ids else None,
+            context=self.describe_context(prepared),
         )
+
+    def describe_context(self, prepared: PreparedRequest) -> Mapping[str, Any] | None:
+        """Return what the model saw, for the record, where that is not the prompt alone."""
+        return describe_context(prepared, ()) if self._ask.by_ids else None

@@ -92,7 +92,7 @@ def read_ask(body: Mapping[str, Any], host: Host) -> Ask:
     prompts = _read_prompts(fields.given)
     own = fields.read_options()
     form = _read_form(fields, own)
-    _check_count(len(prompts) * form.best_of)
+    check_count(len(prompts) * form.best_of, "prompt")
     own = {**own, "samples": Given(form.best_of)}
     if form.best_of > form.choices and form.logprobs is None:
         own["logprobs"] = Given(0)  # by which the best are found
@@ -141,12 +141,18 @@ def _read_form(fields: Fields, own: Layer) -> Form:
         values.get("logprobs"),
         fields.read("echo", bool, False, SWITCH),
         stream,
-        _wants_usage(fields.read("stream_options", dict, {}, "an object"), stream=stream),
+        read_usage_wanted(fields, stream=stream),
     )
 
 
-def _wants_usage(options: Mapping[str, Any], *, stream: bool) -> bool:
+def read_usage_wanted(fields: Fields, *, stream: bool) -> bool:
+    """Tell whether the usage is wanted at the end of a stream.
+
+    Raises:
+        Fault: if it is no stream, or something else is asked for.
+    """
     name = "stream_options"
+    options = fields.read(name, dict, {}, "an object")
     if options and not stream:
         raise Fault(400, f"{name}: expected stream true together with it", param=name)
     wanted = options.get("include_usage", False)
@@ -156,10 +162,11 @@ def _wants_usage(options: Mapping[str, Any], *, stream: bool) -> bool:
     return wanted
 
 
-def _check_count(completions: int) -> None:
+def check_count(completions: int, param: str) -> None:
+    """Refuse more completions than a request may ask for, by a Fault."""
     if completions > _MOST_COMPLETIONS:
         fault = f"it asks for {completions} completions, the limit is {_MOST_COMPLETIONS}"
-        raise Fault(400, fault, param="prompt")
+        raise Fault(400, fault, param=param)
 
 
 def _check_scored(prompts: Sequence[PreparedRequest], limit: int) -> None:

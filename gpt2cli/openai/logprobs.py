@@ -1,10 +1,10 @@
-"""Tokens with log-probabilities, in the form that OpenAI's completions have."""
+"""Tokens with log-probabilities, in the forms that OpenAI's completions and chats have."""
 
 import codecs
 from collections.abc import Iterable
 from typing import Any
 
-from gpt2cli.sampling.logprobs import TokenLogprob
+from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
 from gpt2cli.tokenizer import Tokenizer
 
 
@@ -41,17 +41,34 @@ class TokenList:
 
         Those that a stop sequence has cut off begin in no text.
         """
-        first = end = self._taken
-        while end < len(self._tokens) and (rest or self._offsets[end] < length):
-            end += 1
-        self._taken = end
-        tokens = self._tokens[first:end]
+        taken = self._take(length, rest=rest)
+        tokens = self._tokens[taken]
         return {
             "tokens": [self._spell(token.token_id) for token in tokens],
             "token_logprobs": [token.logprob for token in tokens],
             "top_logprobs": [self._list_alternatives(token) for token in tokens],
-            "text_offset": self._offsets[first:end],
+            "text_offset": self._offsets[taken],
         }
+
+    def take_content(self, length: int, *, rest: bool) -> dict[str, Any]:
+        """Do as `take`, in the form that chats have."""
+        taken = self._take(length, rest=rest)
+        return {"content": [self._describe(token) for token in self._tokens[taken]]}
+
+    def _take(self, length: int, *, rest: bool) -> slice:
+        first = end = self._taken
+        while end < len(self._tokens) and (rest or self._offsets[end] < length):
+            end += 1
+        self._taken = end
+        return slice(first, end)
+
+    def _describe(self, token: TokenLogprob) -> dict[str, Any]:
+        others = [self._describe_one(one) for one in token.alternatives]
+        return {**self._describe_one(token), "top_logprobs": others}
+
+    def _describe_one(self, token: TokenLogprob | Alternative) -> dict[str, Any]:
+        piece = self._tokenizer.spell(token.token_id)
+        return {"token": spell_token(piece), "logprob": token.logprob, "bytes": list(piece)}
 
     def _list_alternatives(self, token: TokenLogprob) -> dict[str, float] | None:
         """Return the likeliest tokens and the token itself; None where nothing stands before it."""

@@ -11,6 +11,7 @@ from gpt2cli.config import (
     ReportConfig,
     SampleConfig,
 )
+from gpt2cli.conversations.config import FormConfig
 from gpt2cli.errors import PackageError
 from gpt2cli.options import takes
 from gpt2cli.serve.config import ServeConfig
@@ -21,6 +22,7 @@ _NEEDED: Final = ("starlette", "uvicorn")
 
 @takes(
     ServeConfig,
+    FormConfig,
     *(group for group in OF_A_PROMPT if group is not SampleConfig),
     PresetConfig,
     ReportConfig,

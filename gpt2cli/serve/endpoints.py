@@ -11,9 +11,11 @@ from starlette.responses import Response
 
 from gpt2cli.openai.answers import Answer
 from gpt2cli.openai.asking import Ask, read_ask
+from gpt2cli.openai.chatting import read_chat_ask
 from gpt2cli.openai.faults import Fault, explain
 from gpt2cli.openai.fields import read_object
 from gpt2cli.openai.pieces import Piece, Scores
+from gpt2cli.openai.replies import ChatAnswer
 from gpt2cli.serve.http import EventStream, JSONAnswer, read_body, wait_until_gone
 from gpt2cli.serve.jobs import Job
 from gpt2cli.serve.metrics import CONTENT_TYPE, Metrics
@@ -21,11 +23,13 @@ from gpt2cli.serve.service import Service
 from gpt2cli.serve.tokenizing import detokenize, tokenize
 
 PATHS: Final = (
-    *("/", "/health", "/metrics", "/v1/models", "/v1/completions", "/tokenize", "/detokenize"),
+    *("/", "/health", "/metrics", "/tokenize", "/detokenize"),
+    *("/v1/models", "/v1/completions", "/v1/chat/completions"),
 )
 
 T = TypeVar("T")
 Results = tuple[Sequence[Scores], Sequence[Piece]]
+Begin = Callable[[bytes, Service], tuple[Ask, Answer]]
 
 
 class Endpoints:
@@ -73,16 +77,22 @@ class Endpoints:
 
     async def complete(self, request: Request) -> Response:
         """Complete prompts."""
+        return await self._make(request, _begin_completions)
+
+    async def reply(self, request: Request) -> Response:
+        """Reply in a chat."""
+        return await self._make(request, _begin_reply)
+
+    async def _make(self, request: Request, begin: Begin) -> Response:
         service = self._find_service()
         data = await read_body(request)
         with service.runner.place() as submit:
-            ask = await self._run(_read_ask, data, service)
+            ask, answer = await self._run(begin, data, service)
             job = Job(ask.prompts, scored=ask.form.scored)
             submit(job)
         watcher = asyncio.create_task(self._watch(request, job, service))
         results = _follow(job, service, watcher)
         first = await anext(results)  # what is wrong by then still has a status of its own
-        answer = Answer(ask, service.model)
         if ask.form.stream:
             return EventStream(_stream(answer, first, results))
         async with aclosing(results):
@@ -105,8 +115,14 @@ class Endpoints:
         service.runner.withdraw(job)
 
 
-def _read_ask(data: bytes, service: Service) -> Ask:
-    return read_ask(read_object(data), service)
+def _begin_completions(data: bytes, service: Service) -> tuple[Ask, Answer]:
+    ask = read_ask(read_object(data), service)
+    return ask, Answer(ask, service.model)
+
+
+def _begin_reply(data: bytes, service: Service) -> tuple[Ask, Answer]:
+    ask = read_chat_ask(read_object(data), service)
+    return ask, ChatAnswer(ask, service.model)
 
 
 def describe_model(service: Service) -> dict[str, Any]:

@@ -1,9 +1,13 @@
 """What all requests use: the model, its settings, and the runner."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from gpt2cli.conversations.conversation import Conversation
+from gpt2cli.conversations.replies import make_template
+from gpt2cli.conversations.templates import Template
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
@@ -11,6 +15,9 @@ from gpt2cli.openai.faults import Fault
 from gpt2cli.serve.config import ServeConfig
 from gpt2cli.serve.runner import Runner
 from gpt2cli.settings import Settings
+
+if TYPE_CHECKING:
+    from gpt2cli.conversations.sandbox import ChatTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +28,23 @@ class Service:
     settings: Settings  # for what a request does not say, with the model's own
     form: ServeConfig
     runner: Runner
+    opening: Conversation  # of a chat: who speaks, and in what form
+    load_own: Callable[[], "ChatTemplate"]  # the model's own chat template
     names: Collection[str]  # that mean the model
     created: int = field(default_factory=lambda: int(time.time()))
+
+    def write(self, conversation: Conversation, *, allow_special: bool) -> Template:
+        """Return what writes a conversation in the form that the model sees.
+
+        Raises:
+            Gpt2Error: if the model cannot see it in that form.
+        """
+        return make_template(
+            conversation,
+            self.model.tokenizer,
+            allow_special=allow_special,
+            load_own=self.load_own,
+        )
 
     def check_model(self, name: str) -> None:
         """Refuse a request that is for another model.

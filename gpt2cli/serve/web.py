@@ -32,6 +32,7 @@ def make_app(endpoints: Endpoints, guard: Guard, tell: Callable[[str], object]) 
             Route("/tokenize", endpoints.tokenize, methods=["POST"]),
             Route("/detokenize", endpoints.detokenize, methods=["POST"]),
             Route("/v1/completions", endpoints.complete, methods=["POST"]),
+            Route("/v1/chat/completions", endpoints.reply, methods=["POST"]),
         ],
         exception_handlers={
             Fault: _tell_fault,

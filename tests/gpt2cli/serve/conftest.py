@@ -11,15 +11,18 @@ from typing import Any, TypeVar
 import pytest
 
 from gpt2cli.config import OF_A_PROMPT, ModelConfig
+from gpt2cli.conversations.config import FormConfig
 from gpt2cli.declarations import options_of
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.serve.config import ServeConfig
 from gpt2cli.serve.endpoints import Endpoints
 from gpt2cli.serve.guard import Guard, read_keys
+from gpt2cli.serve.run import open_chat
 from gpt2cli.serve.runner import Runner
 from gpt2cli.serve.service import Service
 from gpt2cli.serve.web import make_app
 from gpt2cli.settings import Settings
+from gpt2cli.terminal.notes import Notes
 from tests.gpt2cli.serve.asgi import Reply, ask
 from tests.gpt2cli.store.conftest import Told
 
@@ -57,7 +60,9 @@ class Site:
         options = {o.field: o for group in OF_A_PROMPT for o in options_of(group)}
         options["max_new_tokens"] = replace(options["max_new_tokens"], default=16)
         own = Settings(options, ({},)).with_model(model.stored.folder.generation_config)
-        return Service(model, own, form, runner, {model.stored.name, "alias"})
+        names = {model.stored.name, "alias"}
+        opening, load_own = open_chat(FormConfig(), model, Notes())
+        return Service(model, own, form, runner, opening, load_own, names)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop."""
