@@ -1,22 +1,17 @@
-"""Renders chat templates, which are code of strangers: in jinja2's sandbox, and within bounds.
+"""Renders chat templates, which are code of strangers, in jinja2's sandbox.
 
 What a template finds there is what transformers gives it (5.24, `utils/chat_template_utils.py`).
-jinja2's sandbox keeps it from all that is not its own; time and the texts that it puts together are
-bounded here. A single filter that makes a text of gigabytes is not.
+jinja2's sandbox keeps it from all that is not its own. It may still take long: Ctrl-C ends it.
 """
 
 import functools
 import json
-import sys
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from types import FrameType
 from typing import Any, Final, NoReturn
 
 import jinja2
-import jinja2.compiler
 import jinja2.ext
 import jinja2.nodes
 import jinja2.parser
@@ -26,48 +21,39 @@ import jinja2.utils
 from export.errors import as_one_line
 from gpt2cli.errors import PromptError, shorten
 
-_MOST_SECONDS: Final = 2.0  # of the processor; a published template takes a thousandth
-_MOST_LENGTH: Final = 2**22  # characters or items, or bytes of a number
 _MOST_KEPT: Final = 256  # conversations
 _ADVICE: Final = "{template} transcript does without it"
 
 Message = tuple[str, str]  # its role, which is system, user or assistant, and its content
 
 
-class _TooMuchError(Exception):
-    """A template goes beyond the bounds."""
-
-
 class ChatTemplate:
     """A template, ready to write conversations."""
 
-    def __init__(
-        self, source: str, names: Mapping[str, str], *, most_seconds: float = _MOST_SECONDS
-    ) -> None:
+    def __init__(self, source: str, names: Mapping[str, str]) -> None:
         """`names`: the special tokens' texts, by names such as eos_token.
 
         Raises:
             PromptError: if it is no template.
         """
         self._names = names
-        self._most_seconds = most_seconds
         # Of each turn the same beginnings are asked for.
         self._render_once = functools.lru_cache(_MOST_KEPT)(self._render)
-        with _translated("cannot be read"), _bounded(most_seconds):
+        with _translated("cannot be read"):
             self._template = _make_environment().from_string(source)
 
     def render(self, messages: Sequence[Message], *, prompting: bool) -> str:
         """Return a conversation as the model sees it; `prompting`: up to where its reply begins.
 
         Raises:
-            PromptError: if the template refuses it, fails, or takes too much.
+            PromptError: if the template refuses it, or fails.
         """
         return self._render_once(tuple(messages), prompting)
 
     def _render(self, messages: tuple[Message, ...], prompting: bool) -> str:
         said = [{"role": role, "content": content} for role, content in messages]
         given = {**self._names, "messages": said}
-        with _translated("fails"), _bounded(self._most_seconds):
+        with _translated("fails"):
             return self._template.render(
                 **given, tools=None, documents=None, add_generation_prompt=prompting
             )
@@ -77,82 +63,9 @@ class ChatTemplate:
 def _translated(what: str) -> Iterator[None]:
     try:
         yield
-    except _TooMuchError as error:
-        raise PromptError(f"the model's chat template takes too much: {error}", _ADVICE) from error
     except Exception as error:  # it may raise whatever an expression of Python can
         reason = shorten(as_one_line(str(error).rstrip(".") or type(error).__name__))
         raise PromptError(f"the model's chat template {what}: {reason}", _ADVICE) from error
-
-
-@contextmanager
-def _bounded(most_seconds: float) -> Iterator[None]:
-    """End what runs in the block when it has taken so much of the processor's time.
-
-    By Python's trace function, at the next line: nothing else ends a loop in the same thread.
-    """
-    end = time.thread_time() + most_seconds
-    before = sys.gettrace()
-
-    def watch(frame: FrameType, event: str, argument: Any) -> Any:
-        if time.thread_time() > end:
-            raise _TooMuchError(f"more than {most_seconds:g} s")
-        return watch
-
-    sys.settrace(watch)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
-
-
-def _join(parts: Iterable[str]) -> str:
-    kept = list(parts)
-    _refuse_size(sum(map(len, kept)))
-    return "".join(kept)
-
-
-def _refuse_size(size: int) -> None:
-    if size > _MOST_LENGTH:
-        raise _TooMuchError(f"a text, list or number of {size}")
-
-
-def _measure(value: Any) -> int:
-    if isinstance(value, int):
-        return value.bit_length() // 8
-    return len(value) if isinstance(value, str | list | tuple) else 0
-
-
-class _Generator(jinja2.compiler.CodeGenerator):
-    def visit_Concat(  # noqa: N802 (jinja2's name)
-        self, node: jinja2.nodes.Concat, frame: jinja2.compiler.Frame
-    ) -> None:
-        """Write a ~ b as jinja2 does, through the environment's own `concat`."""
-        self.write("environment.concat(map(str, (")
-        for part in node.nodes:
-            self.visit(part, frame)
-            self.write(", ")
-        self.write(")))")
-
-
-class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
-    code_generator_class = _Generator
-    concat = staticmethod(_join)
-    intercepted_binops = frozenset({"+", "*", "**"})
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Refuse what makes something too long, before it is made."""
-        sizes = _measure(left), _measure(right)
-        if operator == "+":
-            _refuse_size(sum(sizes))
-        elif operator == "**":
-            _refuse_size((sizes[0] + 1) * abs(right) if isinstance(right, int) else 0)
-        elif isinstance(left, int) and not isinstance(right, int):
-            _refuse_size(abs(left) * sizes[1])
-        elif isinstance(right, int) and not isinstance(left, int):
-            _refuse_size(sizes[0] * abs(right))
-        else:
-            _refuse_size(sum(sizes))
-        return super().call_binop(context, operator, left, right)
 
 
 class _Generation(jinja2.ext.Extension):
@@ -197,8 +110,8 @@ def _write_json(
     )
 
 
-def _make_environment() -> _Environment:
-    made = _Environment(
+def _make_environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
+    made = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, jinja2.ext.loopcontrols]
     )
     made.filters["tojson"] = _write_json

@@ -1,7 +1,6 @@
 """Claims about chat templates as code of strangers: what they find, and what they cannot do."""
 
 import json
-import sys
 from typing import Any, Final
 
 import pytest
@@ -11,10 +10,6 @@ from gpt2cli.errors import PromptError
 from tests.vectors.chat_cases import CASES, CHATML, STORED_FILE
 
 _NAMES: Final = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
-_LOOP: Final = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-_DOUBLING: Final = (
-    "{% set ns = namespace(x=START) %}{% for i in range(99) %}{% set ns.x = STEP %}{% endfor %}"
-)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +27,7 @@ def test_the_text_is_that_of_transformers(stored: dict[str, Any], name: str) -> 
 
 
 def render(source: str) -> str:
-    return ChatTemplate(source, _NAMES, most_seconds=0.1).render([("user", "x")], prompting=False)
+    return ChatTemplate(source, _NAMES).render([("user", "x")], prompting=False)
 
 
 @pytest.mark.parametrize(
@@ -52,41 +47,15 @@ def render(source: str) -> str:
         ("{{ strftime_now.__globals__.x }}", "fails: access to attribute '__globals__'"),
         ("{{ messages.append(1) }}", "fails: access to attribute 'append'"),
         ("{{ namespace(_x=1) }}", "fails: a namespace cannot hold '_x'"),
-        (_LOOP, "takes too much: more than 0.1 s"),
         ("{{ range(10**9) | list }}", "fails: Range too big"),
-        ("{{ 'a' * 10**9 }}", "takes too much: a text, list or number of 1000000000"),
-        ("{{ 10**9 * [1] }}", "takes too much"),
-        ("{{ 9**(9**9) }}", "takes too much"),
-        ("{{ 'a' | center(10**15) }}", "fails: MemoryError"),
-        (
-            "{% for i in range(99) %}{{ 'a' * 100000 }}{% endfor %}",
-            "takes too much: a text, list or number of 9900000",
-        ),
-        *(
-            (_DOUBLING.replace("START", start).replace("STEP", step), "takes too much")
-            for start, step in (
-                ("'a'", "ns.x ~ ns.x"),
-                ("'a'", "ns.x + ns.x"),
-                ("[1]", "ns.x + ns.x"),
-                ("2", "ns.x * ns.x"),
-            )
-        ),
     ],
 )
 def test_a_template_that_goes_wrong_is_told_in_one_line(source: str, told: str) -> None:
-    """And the trace function that bounds it is gone."""
-    before = sys.gettrace()
     with pytest.raises(PromptError) as caught:
         render(source)
     line = str(caught.value)
     assert line.startswith(f"the model's chat template {told}")
     assert line.isprintable()
-    assert sys.gettrace() is before
-
-
-def test_ordinary_sums_are_let_through() -> None:
-    source = "{{ 2 ** 3 * 4 + 1 }} {{ 'ab' * 2 + 'c' }} {{ 1 ~ ([2] + [3]) }} {{ 2 ** 0.5 > 1 }}"
-    assert render(source) == "33 ababc 1[2, 3] True"
 
 
 def test_the_same_conversation_is_written_once() -> None:
