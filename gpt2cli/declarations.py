@@ -75,9 +75,14 @@ class Option:
         if self.kind is SWITCH:
             default = f" Default --no-{self.name}{self.off and f': {self.off}'}."
             return self.help + (default if self.negatable and self.default is False else "")
+        return f"{self.told_of_any} Default {self.usual_words}."
+
+    @property
+    def told_of_any(self) -> str:
+        """The help without the default: what it does, its range, its off value."""
         bounds = "; ".join(part for part in (self.bounds, self.off) if part)
-        capital = f" {bounds[0].upper()}{bounds[1:]}." if bounds else ""
-        return f"{self.help}{capital} Default {self.usual_words}."
+        capital = f" {bounds[0].upper()}{bounds[1:]}." if bounds and self.kind is not SWITCH else ""
+        return f"{self.help}{capital}"
 
     def parse(self, text: str) -> Any:
         """Return the value of a text; of a repeatable one it may be a JSON array.

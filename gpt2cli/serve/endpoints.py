@@ -19,11 +19,12 @@ from gpt2cli.openai.replies import ChatAnswer
 from gpt2cli.serve.http import EventStream, JSONAnswer, read_body, wait_until_gone
 from gpt2cli.serve.jobs import Job
 from gpt2cli.serve.metrics import CONTENT_TYPE, Metrics
+from gpt2cli.serve.offered import describe_options
 from gpt2cli.serve.service import Service
 from gpt2cli.serve.tokenizing import detokenize, tokenize
 
 PATHS: Final = (
-    *("/", "/health", "/metrics", "/tokenize", "/detokenize"),
+    *("/", "/options", "/health", "/metrics", "/tokenize", "/detokenize"),
     *("/v1/models", "/v1/completions", "/v1/chat/completions"),
 )
 
@@ -56,6 +57,12 @@ class Endpoints:
         service = self._find_service()
         service.check_model(request.path_params["name"])
         return JSONAnswer(describe_model(service))
+
+    async def options(self, request: Request) -> Response:
+        """Tell the page at / what a request may ask for."""
+        service = self._find_service()
+        told = {"model": describe_model(service), "options": describe_options(service)}
+        return JSONAnswer(told)
 
     async def show_metrics(self, request: Request) -> Response:
         """Tell what was done, to Prometheus."""

@@ -15,6 +15,8 @@ from gpt2cli.openai.faults import Fault
 MOST_BYTES: Final = 10 * 2**20  # of a body
 _DRAINED: Final = 64 * 2**20  # of a longer one, so that its client hears why it is refused
 _PATIENCE: Final = 60.0  # seconds without a reader, after which an answer is given up
+# What a model writes may look like HTML; no browser shall guess that it is.
+_UNGUESSED: Final = {"X-Content-Type-Options": "nosniff"}
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -51,7 +53,7 @@ class JSONAnswer(Response):
     def __init__(
         self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__(content, status_code, headers)
+        super().__init__(content, status_code, {**_UNGUESSED, **(headers or {})})
 
     def render(self, content: Any) -> bytes:
         """Return the bytes of the body."""
@@ -65,7 +67,8 @@ class EventStream(Response):
 
     def __init__(self, events: AsyncGenerator[Any]) -> None:
         """`events` may raise a Fault, which is the last event."""
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(headers=_UNGUESSED | headers)
         del self.headers["content-length"]
         self._events = events
 

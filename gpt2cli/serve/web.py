@@ -17,6 +17,7 @@ from gpt2cli.serve.endpoints import Endpoints
 from gpt2cli.serve.guard import Guard
 from gpt2cli.serve.http import JSONAnswer
 from gpt2cli.serve.metrics import Metrics
+from gpt2cli.serve.page import show_page
 
 _TOLD: Final = {404: "there is no such path", 405: "this path takes another method"}
 
@@ -25,6 +26,8 @@ def make_app(endpoints: Endpoints, guard: Guard, tell: Callable[[str], object]) 
     """Return the application; `tell` gets what failed within it."""
     app: ASGIApp = Starlette(
         routes=[
+            Route("/", show_page),
+            Route("/options", endpoints.options),
             Route("/health", endpoints.health),
             Route("/v1/models", endpoints.models),
             Route("/v1/models/{name:path}", endpoints.model),
