@@ -59,6 +59,10 @@ class Settings:
         """Return the settings with a layer that is nearer to the user than all others."""
         return dataclasses.replace(self, layers=(layer, *self.layers))
 
+    def behind(self, layer: Layer) -> "Settings":
+        """Return the settings with a layer that is farther from the user than all others."""
+        return dataclasses.replace(self, layers=(*self.layers, layer))
+
     def with_model(self, generation_config: Mapping[str, Any]) -> "Settings":
         """Return the settings with the model's own values behind the user's.
 

@@ -2,19 +2,21 @@
 
 import codecs
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from export.small_files import ReadError, decode, find_half_pair, parse_json
+from gpt2cli.batch.asked import MAX_TOKENS, Asked, is_asked, read_asked
 from gpt2cli.batch.config import ERROR
 from gpt2cli.batch.extras import take_extras
-from gpt2cli.errors import Gpt2Error, PromptError, UsageError
+from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
 from gpt2cli.generation.requests import PreparedRequest, Request, make_request, prepare
 from gpt2cli.model_folder import ModelShape
+from gpt2cli.openai.faults import Fault
 from gpt2cli.prompt_options import read_options
 from gpt2cli.resumable.input import digest
 from gpt2cli.sampling.random import seed_of
-from gpt2cli.settings import Settings
+from gpt2cli.settings import Given, Settings
 from gpt2cli.tokenizer import Tokenizer
 
 _BLANK: Final = codecs.BOM_UTF8 + b" \t\r\n"
@@ -31,6 +33,12 @@ class BatchItem:
     prepared: PreparedRequest | None = None
     error: str | None = None
     extras: Mapping[str, Any] = field(default_factory=dict)  # fields that its results have too
+    asked: Asked | None = None  # where it has OpenAI's form: in place of all these but `error`
+
+    @property
+    def characters(self) -> int:
+        """How long its prompts are."""
+        return len(self.prompt or "") if self.asked is None else self.asked.characters
 
     @property
     def results(self) -> int:
@@ -48,6 +56,8 @@ class ItemParser:
     run_seed: int
     jsonl: bool
     most_beams: int
+    model_names: frozenset[str]  # that mean the model that runs
+    as_text: bool  # whether completions alone are written
     extra_fields: str = ERROR
 
     def parse(self, record: bytes | PromptError, index: int) -> BatchItem:
@@ -59,6 +69,8 @@ class ItemParser:
         try:
             whole = self._read_fields(record, index)
             fields = {name: value for name, value in whole.items() if value is not None}
+            if is_asked(fields):
+                return self._parse_asked(record, fields, index)
             identity = fields.get("id")  # may be anything
             prompt = _read_prompt(fields)
             _refuse_half_pairs(fields)
@@ -71,6 +83,36 @@ class ItemParser:
     def is_blank(self, record: bytes | PromptError) -> bool:
         """Tell whether it is a blank line between records of JSON Lines: no record at all."""
         return self.jsonl and isinstance(record, bytes) and not record.strip(_BLANK)
+
+    def _parse_asked(self, record: bytes, fields: Mapping[str, Any], index: int) -> BatchItem:
+        """Return the item of a record in OpenAI's form."""
+        if self.as_text:
+            raise UsageError(option="format", expected="jsonl for records with custom_id")
+        seed = Given(seed_of(self.run_seed, index))
+        settings = self.settings.over({"seed": seed}).behind({"max_new_tokens": Given(MAX_TOKENS)})
+        asked = read_asked(fields, replace(self, settings=settings), extra_fields=self.extra_fields)
+        error = None if asked.fault is None else str(asked.fault)
+        return BatchItem(index, digest(record), asked.custom_id, error=error, asked=asked)
+
+    def check_model(self, name: str) -> None:
+        """Refuse a record that is for another model.
+
+        Raises:
+            Fault: if it is.
+        """
+        if name not in self.model_names:
+            known = " or ".join(sorted(self.model_names))
+            raise Fault(404, f"model: expected {known}, found {shorten(name)}", param="model")
+
+    def check_size(self, request: Request) -> None:
+        """Refuse a request for more than there is room for.
+
+        Raises:
+            UsageError: naming the option.
+        """
+        if request.search.beams > self.most_beams:
+            expected = f"at most {self.most_beams}, the room that {{batch_size}} makes"
+            raise UsageError(option="beams", expected=expected, found=request.search.beams)
 
     def _read_fields(self, record: bytes, index: int) -> Mapping[str, Any]:
         try:
@@ -88,10 +130,13 @@ class ItemParser:
         # A seed of its own, so that no text depends on the records around it.
         seed = own["seed"].value if "seed" in own else seed_of(self.run_seed, index)
         request = make_request(self.settings.over(own), prompt, seed=seed, index=index)
-        if request.search.beams > self.most_beams:
-            expected = f"at most {self.most_beams}, the room that {{batch_size}} makes"
-            raise UsageError(option="beams", expected=expected, found=request.search.beams)
+        self.check_size(request)
         return request
+
+
+def find_names(asked: str | None, name: str) -> frozenset[str]:
+    """Return what a record may call the model: as it was asked for, and as results have it."""
+    return frozenset({asked or name, name})
 
 
 def _read_object(text: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from gpt2cli.batch.asked import Asked, answer
 from gpt2cli.batch.items import BatchItem
 from gpt2cli.batch.results import Result
 from gpt2cli.loading import LoadedModel
@@ -18,6 +19,8 @@ _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\0": "
 def make_line(result: Result, model: LoadedModel, *, as_text: bool) -> Line:
     """Return the line of a result that is done."""
     item, finish = result.item, result.finish
+    if item.asked is not None:
+        return _make_answer(result, item.asked, model)
     cuts = [] if finish is None else describe_cut(finish, model.engine.shape.n_positions)
     return Line(
         index=item.index,
@@ -29,6 +32,13 @@ def make_line(result: Result, model: LoadedModel, *, as_text: bool) -> Line:
         cuts=tuple(cuts),
         hints=tuple(_find_hints(item)),
     )
+
+
+def _make_answer(result: Result, asked: Asked, model: LoadedModel) -> Line:
+    item, pieces = result.item, tuple(result.made.values())
+    text, error = answer(asked, pieces, model, index=item.index, record=item.digest)
+    made = sum(piece.finish.completion_tokens for piece in pieces if piece.finish is not None)
+    return Line(item.index, 0, item.digest, text, error, tokens=made)
 
 
 def _find_hints(item: BatchItem) -> list[str]:

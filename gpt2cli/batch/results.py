@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from gpt2cli.batch.items import BatchItem
@@ -11,6 +11,8 @@ from gpt2cli.generation.drafting import Drafting
 from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, LogitsEngine
 from gpt2cli.generation.loop import Loop
 from gpt2cli.generation.requests import PreparedRequest
+from gpt2cli.openai.asking import Ask
+from gpt2cli.openai.pieces import Key, Piece
 from gpt2cli.sampling.sampler import Sampler
 from gpt2cli.tokenizer import Tokenizer
 
@@ -27,6 +29,7 @@ class Result:
     sample: int = 0
     pieces: list[str] = field(default_factory=list)
     finish: Finish | None = None
+    made: dict[Key, Piece] = field(default_factory=dict)  # for a record in OpenAI's form
 
     @property
     def completion(self) -> str:
@@ -43,6 +46,8 @@ class Result:
     @property
     def done(self) -> bool:
         """Whether nothing is missing."""
+        if self.made:
+            return all(piece.finish is not None for piece in self.made.values())
         return self.finish is not None or self.item.prepared is None
 
 
@@ -87,12 +92,15 @@ class BatchRun:
         self._next_sample = 0  # of it
         self._waiting: deque[Result] = deque()  # in order, from the oldest that is not handed on
         self._waiting_characters = 0  # of their prompts
-        self._running: dict[tuple[int, int], Result] = {}  # (index, sample) -> one of those
+        # (index, sample) of the loop -> one of those, and which of its completions
+        self._running: dict[tuple[int, int], tuple[Result, Key]] = {}
+        self._left: deque[tuple[PreparedRequest, int]] = deque()  # of a result that has begun
+        self._last_number = 0  # by which the loop knows prompts that have no record of their own
 
     @property
     def ended(self) -> bool:
         """Whether no sample will come any more."""
-        return self._current is None and self._items.ended
+        return not self._left and self._current is None and self._items.ended
 
     def run(
         self,
@@ -115,14 +123,16 @@ class BatchRun:
 
     def take(self, *, wait: bool) -> tuple[PreparedRequest, int] | None:
         """Return the next sample; records that cannot be run are answered on the way."""
-        while self._has_room() and not self._interrupted():
+        while (self._left or self._has_room()) and not self._interrupted():
+            if self._left:
+                return self._left.popleft()
             if self._current is None:
                 self._current = self._items.take(wait=wait)
             if self._current is None:
                 return None
             result = self._begin_next(self._current)
             prepared = result.item.prepared
-            if prepared is None:
+            if prepared is None:  # it has prompts of its own, or it is an error
                 self._hand_on()
                 continue
             while self._current is not None and prepared.request.search.on:
@@ -141,17 +151,38 @@ class BatchRun:
         if self._next_sample == item.results:
             self._current, self._next_sample = None, 0
         self._waiting.append(result)
-        self._waiting_characters += len(item.prompt or "")
+        self._waiting_characters += item.characters
         if item.prepared is not None:
-            self._running[item.index, result.sample] = result
+            self._running[item.index, result.sample] = result, (0, result.sample)
+        elif item.asked is not None and item.asked.ask is not None:
+            self._begin_all(result, item.asked.ask)
         return result
 
+    def _begin_all(self, result: Result, ask: Ask) -> None:
+        """Begin all prompts of a record; their numbers are below 0, where no record has its own."""
+        for number, prepared in enumerate(ask.prompts):
+            self._last_number -= 1
+            request = replace(prepared.request, index=self._last_number)
+            numbered = replace(prepared, request=request)
+            self._left.extend((numbered, sample) for sample in range(prepared.runs))
+            for sample in range(request.samples):
+                key = (number, sample)
+                result.made[key] = Piece(key)
+                self._running[self._last_number, sample] = result, key
+
     def _accept(self, chunk: Chunk) -> None:
-        result = self._running[chunk.index, chunk.sample]
-        result.pieces.append(chunk.text)
+        result, key = self._running[chunk.index, chunk.sample]
+        piece = result.made.get(key)
+        if piece is None:
+            result.pieces.append(chunk.text)
+        else:
+            piece.text += chunk.text
         # One that is interrupted is dropped: a run that is resumed makes it again, whole.
         if chunk.finish is not None and chunk.finish.reason is not FinishReason.INTERRUPTED:
-            result.finish = chunk.finish
+            if piece is None:
+                result.finish = chunk.finish
+            else:
+                piece.finish, piece.tokens = chunk.finish, list(chunk.finish.logprobs or ())
             del self._running[chunk.index, chunk.sample]
             self._hand_on()
 
@@ -160,5 +191,5 @@ class BatchRun:
             self._waiting = deque(sorted(self._waiting, key=lambda result: not result.done))
         while self._waiting and self._waiting[0].done:  # a later one that is done waits for it
             result = self._waiting.popleft()
-            self._waiting_characters -= len(result.item.prompt or "")
+            self._waiting_characters -= result.item.characters
             self._sink(result)

@@ -12,11 +12,12 @@ from gpt2cli.generation.requests import (
     make_request,
     prepare,
 )
-from gpt2cli.loading import LoadedModel
+from gpt2cli.model_folder import ModelShape
 from gpt2cli.openai.faults import Fault, explain
 from gpt2cli.openai.fields import MOST_CHARACTERS, SWITCH, Fields, is_id
 from gpt2cli.sampling.random import seed_of
 from gpt2cli.settings import Given, Layer, Settings
+from gpt2cli.tokenizer import Tokenizer
 
 # What OpenAI calls the options of the table, by their fields.
 NAMES: Final[Mapping[str, str]] = {"max_new_tokens": "max_tokens", "samples": "n"}
@@ -60,8 +61,13 @@ class Host(Protocol):
     """What answers a request."""
 
     @property
-    def model(self) -> LoadedModel:
-        """The model."""
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        ...
+
+    @property
+    def shape(self) -> ModelShape:
+        """The model's sizes."""
         ...
 
     @property
@@ -88,7 +94,7 @@ def read_ask(body: Mapping[str, Any], host: Host) -> Ask:
     fields.refuse_unknown(_KNOWN)
     if fields.read("suffix", str, "", "a text"):
         raise Fault(400, "suffix: this model only continues a text; leave it out", param="suffix")
-    host.check_model(fields.read("model", str, host.model.stored.name, "a text"))
+    check_model_field(fields, host)
     prompts = _read_prompts(fields.given)
     own = fields.read_options()
     form = _read_form(fields, own)
@@ -99,10 +105,17 @@ def read_ask(body: Mapping[str, Any], host: Host) -> Ask:
     try:
         prepared = _prepare_all(prompts, host.settings.over(own), host)
         if form.scored is not None:
-            _check_scored(prepared, host.model.engine.shape.n_positions)
+            _check_scored(prepared, host.shape.n_positions)
     except Gpt2Error as error:
         raise explain(error, fields.spelling) from error
     return Ask(prepared, not isinstance(prompts[0], str), form, fields.spelling)
+
+
+def check_model_field(fields: Fields, host: Host) -> None:
+    """Refuse a request that names another model, by a Fault."""
+    model = fields.read("model", str, None, "a text")
+    if model is not None:
+        host.check_model(model)
 
 
 def _read_prompts(given: Mapping[str, Any]) -> Sequence[Prompt]:
@@ -183,7 +196,7 @@ def _prepare_all(
 ) -> Sequence[PreparedRequest]:
     """Prepare the prompts: each has the seed plus its number, as in a batch."""
     seed = choose_seed(settings)
-    tokenizer, shape = host.model.tokenizer, host.model.engine.shape
+    tokenizer, shape = host.tokenizer, host.shape
     prepared = []
     for index, prompt in enumerate(prompts):
         ids = None if isinstance(prompt, str) else prompt

@@ -13,7 +13,14 @@ from gpt2cli.declarations import options_of
 from gpt2cli.errors import Gpt2Error, shorten
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.generation.requests import choose_seed, make_request
-from gpt2cli.openai.asking import Ask, Form, Host, check_count, read_usage_wanted
+from gpt2cli.openai.asking import (
+    Ask,
+    Form,
+    Host,
+    check_count,
+    check_model_field,
+    read_usage_wanted,
+)
 from gpt2cli.openai.faults import Fault, explain
 from gpt2cli.openai.fields import MOST_CHARACTERS, SWITCH, Fields
 from gpt2cli.prompt_options import OPTIONS
@@ -59,7 +66,7 @@ def read_chat_ask(body: Mapping[str, Any], host: ChatHost) -> ChatAsk:
     """
     fields = Fields(body, _NEWER if "max_completion_tokens" in body else _NAMES)
     fields.refuse_unknown(_KNOWN, options=_OPTIONS)
-    host.check_model(fields.read("model", str, host.model.stored.name, "a text"))
+    check_model_field(fields, host)
     conversation, message = _read_messages(fields.given.get("messages"), host.opening)
     own = dict(Fields(_without_logprobs(body), fields.names).read_options())
     logprobs, stream = _read_logprobs(fields), fields.read("stream", bool, False, SWITCH)
@@ -79,8 +86,7 @@ def read_chat_ask(body: Mapping[str, Any], host: ChatHost) -> ChatAsk:
         request = make_request(settings, message, seed=choose_seed(settings))
         host.check_size(request)
         template = host.write(conversation, allow_special=request.allow_special)
-        tokenizer, shape = host.model.tokenizer, host.model.engine.shape
-        _, prepared = prepare_reply(request, template, tokenizer, shape)
+        _, prepared = prepare_reply(request, template, host.tokenizer, host.shape)
     except Gpt2Error as error:
         raise _name_messages(explain(error, fields.spelling)) from error
     return ChatAsk([prepared], False, form, fields.spelling, ends=template.stop)

@@ -11,10 +11,12 @@ from gpt2cli.conversations.templates import Template
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
+from gpt2cli.model_folder import ModelShape
 from gpt2cli.openai.faults import Fault
 from gpt2cli.serve.config import ServeConfig
 from gpt2cli.serve.runner import Runner
 from gpt2cli.settings import Settings
+from gpt2cli.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from gpt2cli.conversations.sandbox import ChatTemplate
@@ -32,6 +34,16 @@ class Service:
     load_own: Callable[[], "ChatTemplate"]  # the model's own chat template
     names: Collection[str]  # that mean the model
     created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return self.model.tokenizer
+
+    @property
+    def shape(self) -> ModelShape:
+        """The model's sizes."""
+        return self.model.engine.shape
 
     def write(self, conversation: Conversation, *, allow_special: bool) -> Template:
         """Return what writes a conversation in the form that the model sees.

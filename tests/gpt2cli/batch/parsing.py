@@ -23,6 +23,7 @@ def make_parser(
     given: Mapping[str, Any] | None = None,
     own: Mapping[str, Any] | None = None,
     most_beams: int = 4,
+    as_text: bool = False,
     **options: Any,
 ) -> ItemParser:
     """Return a parser; `given` and `options` are the command line's, `own` the model's."""
@@ -35,6 +36,8 @@ def make_parser(
         run_seed=RUN_SEED,
         jsonl=jsonl,
         most_beams=most_beams,
+        model_names=frozenset({"small"}),
+        as_text=as_text,
     )
 
 
