@@ -62,7 +62,7 @@ def test_an_empty_or_broken_cache_offers_nothing_of_its_own(cache: pathlib.Path)
         ("gpt2 config set greedy ", ["on", "off"]),
         ("gpt2 config set device c", ["cpu", "cuda"]),
         ("gpt2 config set nosuch ", []),
-        ("gpt2 config set max", ["max_new_tokens"]),
+        ("gpt2 config set max", ["max_new_tokens", "max_time"]),
         ("gpt2 generate --device ", ["auto", "cpu", "cuda"]),
         ("gpt2 config set top_k ", []),
         ("gpt2 generate --precision int", ["int8", "int4"]),
