@@ -58,6 +58,8 @@ class Terminal:
             timeout=HANGS_AFTER,
             dimensions=(lines, columns),
         )
+        self.process.delaybeforesend = None  # each test waits for what it answers
+        self.process.ptyproc.delayafterclose = 0
         self._modes = termios.tcgetattr(self.process.child_fd)  # the program is not that fast
         self.raw = ""  # all that the program has written
         self._display = _Display(columns, lines)

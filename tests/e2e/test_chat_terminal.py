@@ -182,7 +182,7 @@ def test_tab_completes_commands_and_options(open_terminal: Open) -> None:
     terminal.wait_for(">>> /regen")
     terminal.type(f"{CTRL_C}")
     terminal.wait_for_prompt(2)
-    terminal.type(f"/set max{TAB}")
+    terminal.type(f"/set max-n{TAB}")
     terminal.wait_for("/set max-new-tokens")
     terminal.say(" 3", prompt=3)
     terminal.wait_for("max-new-tokens 3")

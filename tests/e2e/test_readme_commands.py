@@ -10,7 +10,6 @@ import pathlib
 import re
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,10 +19,10 @@ import pytest
 from tests.checkpoints import write_adapter
 from tests.e2e.conftest import make_environment
 from tests.e2e.program import Finished, Program
+from tests.model_folders import SMALL_SHAPE, ModelFolders
 
 _ROOT: Final = pathlib.Path(__file__).parents[2]
 _README: Final = (_ROOT / "README.md").read_text(encoding="utf-8")
-_STARTER: Final = _ROOT / "gpt2cli" / "starter"
 _DRAWN: Final = ("completion", "completion_tokens", "finish_reason", "stop_sequence", "logprobs")
 _TYPED: Final = ">>> "
 _SEPARATOR: Final = "\n---\n"
@@ -36,7 +35,7 @@ _NOT_RUN: Final = {
     "ray": "needs several machines; tests/interop/cluster_faults.py has a cluster",
     "0": "a line for cron; its command is run below",
     "#!/bin/bash": "a script for Slurm; it is run below",
-    "from": "needs Optimum; tests/interop/recipes.py runs it",
+    "from": "needs Optimum or openai; scripts in tests/interop run it",
     "curl": "asks a server; test_serve.py runs it",
     "import": "needs onnxruntime-genai or transformers.js; the same",
 }
@@ -99,19 +98,25 @@ _RUN: Final = [list(find_commands(b)) for b in _BLOCKS if b.split()[0] not in _N
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    """Return the program for a reader in whose hub cache the starter stands as `gpt2`."""
+def reader(
+    program: Program, model_folders: ModelFolders, tmp_path_factory: pytest.TempPathFactory
+) -> Program:
+    """Return the program for a reader who has the starter, and a small model as `gpt2`.
+
+    Of the models that are not the starter the README shows no text.
+    """
     home = tmp_path_factory.mktemp("reader")
-    path = pathlib.Path(sys.executable).parent / "gpt2"
+    path = program.path
     environment = {
         **make_environment(home),
         "HOME": str(home),
         "GPT2_DEVICE": "cpu",
         "PATH": f"{path.parent}{os.pathsep}{os.environ['PATH']}",
     }
+    shutil.copytree(program.environment["XDG_CACHE_HOME"], environment["XDG_CACHE_HOME"])
     commit = "0" * 40
     cached = home / "hub" / "hub" / "models--openai-community--gpt2"
-    shutil.copytree(_STARTER, cached / "snapshots" / commit)
+    shutil.copytree(model_folders.checkpoint(), cached / "snapshots" / commit)
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text(commit, encoding="utf-8")
     return Program(path, environment)
@@ -126,12 +131,12 @@ def exact(reader: Program) -> bool:
 
 
 @pytest.fixture
-def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+def folder(tmp_path: pathlib.Path, model_folders: ModelFolders) -> pathlib.Path:
     """Return a folder with the files that the README's commands name."""
     (tmp_path / "prompts.txt").write_text("Once upon\nThe little fox\n", encoding="utf-8")
-    (tmp_path / "story.txt").write_text("Once upon a time there was a fox.\n", encoding="utf-8")
-    shutil.copytree(_STARTER, tmp_path / "checkpoint")
-    write_adapter(tmp_path / "adapter", n_embd=256)
+    (tmp_path / "story.txt").write_text("There was a fox.\n", encoding="utf-8")
+    shutil.copytree(model_folders.checkpoint(), tmp_path / "checkpoint")
+    write_adapter(tmp_path / "adapter", n_embd=SMALL_SHAPE.n_embd)
     return tmp_path
 
 
@@ -162,7 +167,7 @@ def test_every_block_is_run_or_has_a_reason_not_to_be() -> None:
 
 
 def test_the_first_command_tells_a_story_without_the_network(
-    reader: Program, tmp_path: pathlib.Path
+    program: Program, reader: Program, tmp_path: pathlib.Path
 ) -> None:
     """By the starter, as the README says."""
     last = _BLOCKS[0].split(" && ")[-1].strip()
@@ -170,6 +175,7 @@ def test_the_first_command_tells_a_story_without_the_network(
     newcomer = {
         **reader.environment,
         **make_environment(tmp_path),
+        "XDG_CACHE_HOME": program.environment["XDG_CACHE_HOME"],
         "PATH": reader.environment["PATH"],
     }
     done = Program(reader.path, newcomer).run_shell(last.removeprefix(".venv/bin/"))
