@@ -24,7 +24,7 @@ from tests.e2e.program import (
 
 _LONG: Final = (
     *("generate", "--model", "starter", "--seed", "5", "--ignore-eos", "--quiet"),
-    *("--max-new-tokens", "300", "Once"),
+    *("--max-new-tokens", "80", "Once"),
 )
 _ENDLESS: Final = (*_LONG, "--overflow", "slide", "--max-new-tokens", "100000")
 _PRESS_IN_IMPORT: Final = """
@@ -179,7 +179,7 @@ def test_who_is_told_to_end_does_not_wait_for_a_reader(
 
 def test_a_program_that_was_started_to_ignore_it_goes_on(program: Program) -> None:
     """As a shell's background jobs are."""
-    line = 'trap "" INT; exec "$GPT2" generate -m starter -n 200 --ignore-eos -q --seed 1 x'
+    line = 'trap "" INT; exec "$GPT2" generate -m starter -n 100 --ignore-eos -q --seed 1 x'
     with program.start_shell(line) as process:
         begun = read_until(process.stdout, b" ")
         press_ctrl_c(process)

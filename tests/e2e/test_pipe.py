@@ -30,16 +30,12 @@ def greedy(program: Program) -> Finished:
     return program.run(*_GREEDY, "Once upon a time", environment=environment)
 
 
-def test_stdout_is_the_prompt_the_completion_and_one_newline(
-    program: Program, greedy: Finished
-) -> None:
-    """Nothing before, between or after, nor on stderr; --no-echo leaves the completion alone."""
+def test_stdout_is_the_prompt_the_completion_and_one_newline(greedy: Finished) -> None:
+    """Nothing before, between or after, nor on stderr."""
     assert (greedy.code, greedy.err) == (0, "")
     assert greedy.out.startswith(b"Once upon a time")
     assert greedy.out.endswith(b"\n")
     assert greedy.out.count(b"\n") == 1
-    alone = program.run(*_GREEDY, "--no-echo", "Once upon a time")
-    assert alone.out == greedy.out.removeprefix(b"Once upon a time")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +150,7 @@ def test_the_starter_stands_in_for_a_default_out_of_reach_and_says_so(
     Nobody but us keeps anything on the disk: ONNX Runtime would keep a device's id and reports.
     """
     first = fresh_program.run("generate", "-n", "1", "--json", "x")
-    second = fresh_program.run("generate", "-n", "1", "x")
+    second = fresh_program.run("generate", "-n", "0", "x")
     note, export_note = first.err.splitlines()
     assert note.startswith("gpt2: using the bundled starter model")
     assert "openai-community/gpt2" in note
@@ -162,7 +158,6 @@ def test_the_starter_stands_in_for_a_default_out_of_reach_and_says_so(
     assert second.err.splitlines() == [note]
     assert (first.code, second.code) == (0, 0)
     assert json.loads(first.out)["model"] == "starter"
-    assert fresh_program.run("generate", "-n", "0", "-q", "x") == Finished(0, b"x\n", "")
     cache = pathlib.Path(fresh_program.environment["XDG_CACHE_HOME"])
     assert [path.name for path in cache.iterdir()] == ["gpt2"]
 

@@ -18,7 +18,7 @@ from tests.gpt2cli.folders import bare_folder
 from tests.model_folders import ModelFolders
 
 # A deadline measures the machine; a database would make one run depend on another.
-settings.register_profile("gpt2cli", deadline=None, database=None)
+settings.register_profile("gpt2cli", deadline=None, database=None, max_examples=50)
 settings.load_profile("gpt2cli")
 
 

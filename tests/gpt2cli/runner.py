@@ -33,15 +33,22 @@ def error_line(result: Result) -> str:
 
 
 @contextmanager
+def stdin_is(descriptor: int) -> Iterator[None]:
+    """Let this process's own stdin be a copy of this descriptor."""
+    before = os.dup(_STDIN)
+    os.dup2(descriptor, _STDIN)
+    try:
+        yield
+    finally:
+        os.dup2(before, _STDIN)
+        os.close(before)
+
+
+@contextmanager
 def stdin_of(data: bytes) -> Iterator[None]:
     """Let this process's own stdin be a file that holds `data`."""
-    before = os.dup(_STDIN)
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)
-        os.dup2(file.fileno(), _STDIN)
-        try:
+        with stdin_is(file.fileno()):
             yield
-        finally:
-            os.dup2(before, _STDIN)
-            os.close(before)

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -12,7 +13,7 @@ import pytest
 from gpt2cli.errors import PromptError, UsageError
 from gpt2cli.terminal.result import refuse_overwriting
 from gpt2cli.text_input import NamedText, Stdin, read_texts
-from tests.gpt2cli.runner import error_line, invoke
+from tests.gpt2cli.runner import error_line, invoke, stdin_is
 from tests.model_folders import ModelFolders
 
 DASH = pathlib.Path("-")
@@ -185,6 +186,27 @@ def test_no_text_is_a_usage_error_with_an_example() -> None:
     """Where stdin is closed, as on a terminal."""
     with pytest.raises(UsageError, match="expected a text, for example: gpt2 x"):
         read()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["score"], 'a text, for example: gpt2 score "The cat sat on the mat"'),
+        (["tokens"], 'a text, for example: gpt2 tokens "Hello world"'),
+        (["tokens", "-d"], "a text, for example: gpt2 tokens --decode 15496 995"),
+        (["replay"], "a record, for example: gpt2 replay records.jsonl"),
+    ],
+    ids=" ".join,
+)
+def test_each_command_has_an_example_of_its_own_for_who_gives_nothing_on_a_terminal(
+    arguments: list[str], told: str
+) -> None:
+    ours, theirs = os.openpty()
+    with stdin_is(theirs):
+        assert error_line(invoke(*arguments)) == f"expected {told}"
+    os.close(ours)
+    os.close(theirs)
 
 
 @pytest.mark.parametrize(("argument", "files"), [("-", []), (None, [DASH])])

@@ -72,13 +72,15 @@ def test_every_line_is_one_token_whatever_the_text_holds(gpt2: pathlib.Path) -> 
 
 
 @pytest.mark.parametrize("text", ["", "a", "a\n", "\r\n", HOSTILE, END_OF_TEXT, "é" * 300])
-def test_ids_become_the_text_again(gpt2: pathlib.Path, tmp_path: pathlib.Path, text: str) -> None:
+def test_ids_become_the_text_again(
+    starter_folder: pathlib.Path, tmp_path: pathlib.Path, text: str
+) -> None:
     """Byte for byte, without a newline that was not there; from a file and from arguments."""
     file = tmp_path / "ids"
-    ids = run(gpt2, text, "--ids")
+    ids = run(starter_folder, text, "--ids")
     file.write_bytes(ids)
-    assert run(gpt2, "--decode", "-f", file) == text.encode()
-    assert run(gpt2, "--decode", "--", *ids.decode().split(), "") == text.encode()
+    assert run(starter_folder, "--decode", "-f", file) == text.encode()
+    assert run(starter_folder, "--decode", "--", *ids.decode().split(), "") == text.encode()
 
 
 def test_a_special_token_becomes_its_name_again(gpt2: pathlib.Path) -> None:

@@ -104,6 +104,14 @@ _ACTIVATION_CASES: Final = tuple(
 
 CASES: Final = _PLAIN_CASES + _FIELD_CASES + _ACTIVATION_CASES
 
+# Heads of 16, 32 and 64, three of them, and an lm_head of its own: for what runs the graphs, whose
+# numbers tests/export/test_graph.py holds for all cases.
+FEW_CASES: Final = tuple(
+    case
+    for case in CASES
+    if case.name in ("head16-layers2-vocab4096", "head64-layers3-vocab4096", "small", "untied")
+)
+
 
 def write_case(
     folder: pathlib.Path, case: LogitsCase, *, tokenizer: TokenizerKind | None = "bytes"

@@ -77,8 +77,8 @@ def test_after_a_power_cut_what_is_torn_or_missing_is_made_again(job: Job, as_te
     job.run(resume=False)
     output, journal = whole = job.files
     header = journal.index(b"\n") + 1
-    for end in range(header, len(journal) + 1, len(journal) // 8):
-        for kept in range(0, len(output) + 1, len(output) // 6):
+    for end in range(header, len(journal) + 1, len(journal) // 5):
+        for kept in range(0, len(output) + 1, len(output) // 4):
             zeros = bytes(len(output) - kept), bytes(len(journal) - end)
             for tails in ((b"", b""), zeros, (zeros[0] + b"\n", b""), (b"", zeros[1] + b"\n")):
                 job.leave(output[:kept] + tails[0], journal[:end] + tails[1])

@@ -149,22 +149,21 @@ def run(
 def test_a_process_for_each_turn_gives_the_text_of_one_process(
     starter_in: ModelFolder, tmp_path: pathlib.Path
 ) -> None:
-    """A hundred seeds, half of them in each precision, four turns each."""
+    """Of several seeds, four turns each."""
     engine = Engine(starter_in, Device("cpu"), max_slots=1, threads=1)
     sampling = SamplingConfig(temperature=1.0, top_k=0)
     doings = [("say", message) for message in _MESSAGES]
     texts = set()
-    begin = 50 * (starter_in.precision == "int8")
-    for seed in range(begin, begin + 50):
+    for seed in range(10):
         settings = {"seed": seed, "sampling": sampling, "max_new_tokens": 2}
         whole, resumed = run(starter_in, tmp_path, doings, settings, engine)
         assert whole == resumed
         texts.add(tuple(turn.reply for turn in whole))
-    assert len(texts) > 45
+    assert len(texts) > 8
 
 
 @pytest.mark.parametrize("overflow", ["stop", "slide"])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_whatever_was_done_before_gives_the_same(
     narrow: ModelFolder, tmp_path: pathlib.Path, seed: int, overflow: str
 ) -> None:

@@ -26,7 +26,7 @@ from gpt2cli.model_folder import ModelFolder, read_model_folder
 from tests.array_weights import ArrayWeights
 from tests.checkpoints import CheckpointShape
 from tests.model_folders import ODD_N_INNER, ODD_SHAPE, SMALL_SHAPE, ModelFolders
-from tests.vectors.cases import CASES, LogitsCase, load_stored
+from tests.vectors.cases import FEW_CASES, LogitsCase, load_stored
 
 TOLERANCE = 5e-5
 CPU = Device("cpu")
@@ -73,7 +73,7 @@ def assert_near(found: NDArray[Any], expected: NDArray[Any]) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", FEW_CASES, ids=lambda case: case.name)
 def test_a_prefill_gives_the_logits_of_transformers(
     model_folders: ModelFolders, case: LogitsCase
 ) -> None:

@@ -39,7 +39,7 @@ from tests.gpt2cli.generation.runs import (
 )
 from tests.gpt2cli.scripted import ScriptedEngine, prefer
 from tests.model_folders import ModelFolders
-from tests.vectors.cases import CASES, GREEDY_PROMPT_LENGTH, LogitsCase, load_stored
+from tests.vectors.cases import FEW_CASES, GREEDY_PROMPT_LENGTH, LogitsCase, load_stored
 
 B = 66  # the id of b
 
@@ -415,7 +415,7 @@ def test_nothing_is_lost_in_any_order(order: list[int]) -> None:
 # With the real engine
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", FEW_CASES, ids=lambda case: case.name)
 def test_greedy_ids_are_those_of_transformers(
     model_folders: ModelFolders, case: LogitsCase
 ) -> None:
@@ -485,7 +485,7 @@ def starter_results(starter: ModelFolder, starter_requests: list[Request]) -> Jo
     }
 
 
-@pytest.mark.parametrize(("max_slots", "step"), [(1, -1), (2, 1), (3, 2), (7, -1)])
+@pytest.mark.parametrize(("max_slots", "step"), [(2, 1), (7, -1)])
 def test_the_same_seed_gives_the_same_text_in_any_batch(
     starter: ModelFolder,
     starter_requests: list[Request],
@@ -493,7 +493,7 @@ def test_the_same_seed_gives_the_same_text_in_any_batch(
     max_slots: int,
     step: int,
 ) -> None:
-    """Alone, and in batches of any size and order; samples of one seed differ."""
+    """In batches of any size and order, as alone; samples of one seed differ."""
     count = len(starter_requests)
     requests = [starter_requests[step * number % count] for number in range(count)]
     engine = Engine(starter, Device("cpu"), max_slots=max_slots, threads=2)

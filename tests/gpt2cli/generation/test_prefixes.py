@@ -254,7 +254,7 @@ def test_records_are_the_same_with_and_without_sharing(
         prepare(replace(request, logprobs=2), tokenizer, folder.shape) for request in requests
     ]
     found: list[tuple[Joined, int]] = []
-    for kind, slots in ((Unshared, 7), (Engine, 1), (Engine, 7), (Engine, 32)):
+    for kind, slots in ((Unshared, 7), (Engine, 1), (Engine, 32)):
         engine, counts = kind(folder, Device("cpu"), max_slots=slots, threads=1), Counts()
         made = join(generate(engine, tokenizer, Sampler(), prepared, counts=counts))
         found.append((made, counts.prefill_tokens))

@@ -124,7 +124,7 @@ def requests_of(draw: st.DrawFn, index: int) -> Request:
 BATCHES = st.integers(1, 6).flatmap(lambda count: st.tuples(*map(requests_of, range(count))))
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(batch=BATCHES, max_slots=st.integers(1, 7), limit=st.sampled_from([1, 2, 3, 5, 8, 16]))
 def test_any_batch_yields_what_the_rules_say_of_each(
     ascii_tokenizer: Tokenizer, batch: tuple[Request, ...], max_slots: int, limit: int
