@@ -10,48 +10,40 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-import numpy as np
 import onnx
 import onnxruntime
 
 from export.adapted import Adapted
 from export.adapter import open_adapters
-from export.attention import AttentionForm, can_be_grouped
 from export.check import check
 from export.check_portable import check_portable
 from export.checkpoint import open_checkpoint
 from export.config import GPT2Config, read_config
 from export.errors import CheckpointError, OutputError, as_one_line
 from export.folder_weights import FolderWeights
-from export.graph import GRAPH_VERSION, add_weight, build_graph
+from export.graph import GRAPH_VERSION
 from export.graph_runner import CPU_PROVIDER
 from export.manifest import (
-    CPU_MODEL_FILE,
     LIGHT_FILES,
     MANIFEST_FILE,
-    MODEL_FILE,
     MODEL_FILES,
     OWN_SUFFIX,
-    VERIFYING_MODEL_FILE,
     describe,
     find_graph,
     find_graphs,
     write_descriptions,
     write_manifest,
 )
+from export.model_writing import DATA_FILE, write_model
 from export.portable_files import (
     ONNX_FOLDER,
     PORTABLE_FILES,
-    portable_data,
     portable_graph,
     write_portable_descriptions,
 )
-from export.storage import FLOAT16, STORAGES, Precision, Storage, encode
+from export.storage import STORAGES, Precision
 from export.tokenizer import TokenizerFacts, read_facts, read_tokenizer
-from export.weights import Weights, expected_weights
 from export.whole import put_back, replacing_folder
-
-DATA_FILE: Final = "model.onnx.data"
 
 # All files that a model folder may hold; a folder with any other file is never replaced.
 _FILES: Final = frozenset(
@@ -60,9 +52,6 @@ _FILES: Final = frozenset(
         *(f"{name}{suffix}" for name in MODEL_FILES for suffix in ("", OWN_SUFFIX)),
     }
 )
-
-# A page: external data is memory-mapped.
-_ALIGNMENT: Final = 4096
 
 Report = Callable[[str], None]
 
@@ -199,55 +188,6 @@ def _gathering(faults: list[str], adapter: Path | None = None) -> Iterator[None]
         faults += [f"adapter {adapter}: {f}" if adapter else f for f in error.faults]
     except OSError as error:  # a folder that may not be entered
         faults.append(f"cannot be read: {error.strerror}")
-
-
-def write_model(
-    folder: Path,
-    config: GPT2Config,
-    weights: Weights,
-    storage: Storage,
-    *,
-    portable_as: Precision | None = None,
-) -> Sequence[str]:
-    """Write the graph files and stream the weights beside them, one in memory at a time.
-
-    With `portable_as`, the storage's precision, also the graph for other programs.
-    Returns a sentence for every weight that the precision cannot hold.
-    """
-    models, data = _build_graphs(config, storage, portable_as)
-    (folder / data).parent.mkdir(exist_ok=True)
-    faults = []
-    with (folder / data).open("wb") as file:
-        for name in expected_weights(config):
-            for part in encode(storage, name, weights.read(name)):
-                if part.array.dtype == FLOAT16 and not np.isfinite(part.array).all():
-                    faults.append(f"{name} holds numbers that fp16 cannot (beyond 65504)")
-                file.write(b"\0" * (-file.tell() % _ALIGNMENT))
-                for path, model in models.items():
-                    add_weight(model, part, str(data.relative_to(path.parent)), file.tell())
-                file.write(np.ascontiguousarray(part.array).data)
-    for path, model in models.items():
-        onnx.save_model(model, folder / path)
-    return faults
-
-
-def _build_graphs(
-    config: GPT2Config, storage: Storage, portable_as: Precision | None
-) -> tuple[dict[PurePosixPath, onnx.ModelProto], PurePosixPath]:
-    """Return the graphs by their paths in the folder, and where their weights go there."""
-    forms = {MODEL_FILE: AttentionForm.MASKED}
-    if can_be_grouped(config, storage):
-        forms[CPU_MODEL_FILE] = AttentionForm.GROUPED
-        forms[VERIFYING_MODEL_FILE] = AttentionForm.VERIFYING
-    suffix = OWN_SUFFIX if portable_as else ""
-    models = {
-        PurePosixPath(f"{name}{suffix}"): build_graph(config, storage, form)
-        for name, form in forms.items()
-    }
-    if portable_as is None:
-        return models, PurePosixPath(DATA_FILE)
-    models[portable_graph(portable_as)] = build_graph(config, storage, AttentionForm.PORTABLE)
-    return models, portable_data(portable_as)
 
 
 def _refuse_taken(out: Path, *, force: bool) -> None:

@@ -65,6 +65,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "export.graph": ("pathlib", "safetensors", "huggingface_hub", "onnxruntime"),
     "export.portable": ("pathlib", "onnxruntime", "export.graph", "export.attention"),
     "export.portable_files": (*_TENSORS, "export.graph", "export.convert"),
+    "export.model_writing": ("onnxruntime", "safetensors", "export.check", "export.convert"),
     "export.reference": (*_ONNX, "export.graph", "export.check"),
     "export.check": ("onnx", "export.graph", "export.convert"),
     "export.check_portable": ("onnx", "export.graph", "export.convert"),

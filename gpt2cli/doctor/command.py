@@ -16,7 +16,7 @@ from gpt2cli.settings import Settings
 from gpt2cli.terminal.tables import format_size
 
 if TYPE_CHECKING:
-    from gpt2cli.doctor.diagnosis import Cuda, Diagnosis, HubAnswer, Step
+    from gpt2cli.doctor.findings import Cuda, Diagnosis, HubAnswer, Step
     from gpt2cli.store.catalogue import CachedModel
 
 _WIDTH: Final = 11  # of the longest name, and two spaces

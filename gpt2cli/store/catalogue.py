@@ -10,7 +10,8 @@ from typing import Any
 from export.whole import sync_folder
 from gpt2cli.errors import ModelError
 from gpt2cli.model_folder import MergedAdapter, is_model_folder, read_manifest, read_model_folder
-from gpt2cli.store.exports import describe_folder, readable_models_folders
+from gpt2cli.store.exports import describe_folder
+from gpt2cli.store.models_folder import readable_models_folders
 from gpt2cli.store.names import HUB_ALIASES, STARTER, name_step, parse_name
 
 

@@ -23,7 +23,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from export.convert import DATA_FILE, convert
+from export.convert import convert
+from export.model_writing import DATA_FILE
 from export.storage import Precision
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine

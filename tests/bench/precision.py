@@ -20,7 +20,8 @@ import numpy as np
 
 from export.checkpoint import open_checkpoint
 from export.config import read_config
-from export.convert import DATA_FILE, convert, write_model
+from export.convert import convert
+from export.model_writing import DATA_FILE, write_model
 from export.storage import FLOAT32, STORAGES, BlockFormat, Precision, Storage
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gpt2cli.doctor.command import format_diagnosis
-from gpt2cli.doctor.diagnosis import Cuda, Diagnosis, HubAnswer, Place, Problem, Step
+from gpt2cli.doctor.findings import Cuda, Diagnosis, HubAnswer, Place, Problem, Step
 from gpt2cli.store.catalogue import CachedModel
 from tests.gpt2cli.runner import error_line, invoke
 

@@ -9,16 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpt2cli.doctor.diagnosis import (
-    Cuda,
-    HubAnswer,
-    Step,
-    ask_hub,
-    check_models,
-    find_problems,
-    list_places,
-    look_at,
-)
+from gpt2cli.doctor.diagnosis import ask_hub, check_models, find_problems, list_places, look_at
+from gpt2cli.doctor.findings import Cuda, HubAnswer, Step
 from gpt2cli.store.memory import cache_folder
 
 HUB = HubAnswer("https://hub.test", True, 0.1)
