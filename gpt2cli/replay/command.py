@@ -31,9 +31,10 @@ def replay(
 ) -> None:
     """Run what records tell of again, and say whether the texts are the same.
 
-    Takes what generate --json, batch and chat --json write. The line of a
-    record says "same", where the texts part and the most likely reason, or why
-    they cannot be compared. The exit code is 0 if all are the same, else 1.
+    Takes what generate --json, batch and chat --json write, and the answers of
+    gpt2 serve, one per line. The line of a record says "same", where the texts
+    part and the most likely reason, or why they cannot be compared. The exit code
+    is 0 if all are the same, else 1.
 
     With --json a line has "line", "index", "sample" and "same": true, false, or
     null where they cannot be compared. If it is not true, "reason" says why;

@@ -1,5 +1,6 @@
 """Reads records: each becomes a request, or a reason why it cannot be compared."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +13,9 @@ from gpt2cli.generation.requests import Request
 from gpt2cli.recorded import Context, end_early, lift_time, read_context, read_request
 
 _HALF: Final = "fp16"
+# What stands before each piece of a server's stream, and in place of the last.
+_EVENT: Final = "data: "
+_DONE: Final = "[DONE]"
 # What a record must have, and of which type.
 _FIELDS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "index": int,
@@ -37,8 +41,9 @@ class Recorded:
     """A record: either with its `request`, or with the `refusal` that says why it has none."""
 
     line: int  # of the file, from 1
+    place: int  # among all records, from 0
     fields: Mapping[str, Any]
-    request: Request | None = None  # its index is the record's number among all, from 0
+    request: Request | None = None  # its index is the place
     context: Context | None = None
     refusal: str = ""
 
@@ -84,27 +89,42 @@ def read_records(text: str, *, index: int | None) -> list[Recorded]:
 
 
 def _read_all(text: str) -> Iterator[Recorded]:
+    places = itertools.count()
     for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            yield _read_one(line, number)
+        content = line.removeprefix(_EVENT).strip()
+        for found in _read_line(content) if content not in ("", _DONE) else ():
+            place = next(places)
+            if isinstance(found, str):
+                yield Recorded(number, place, {}, refusal=found)
+            else:
+                yield _read_one(found, number, place)
 
 
-def _read_one(line: str, number: int) -> Recorded:
+def _read_line(line: str) -> list[dict[str, Any] | str]:
+    """Return the records of a line, or why it has none: one, or those of a server's answer."""
     try:
         fields = parse_json(line)
     except ReadError as error:
-        return Recorded(number, {}, refusal=f"the line {error}")
+        return [f"the line {error}"]
     if not isinstance(fields, dict):
-        return Recorded(number, {}, refusal="the line is not a JSON object")
+        return ["the line is not a JSON object"]
+    choices = fields.get("choices")
+    if not isinstance(choices, list):
+        return [fields]
+    records = [choice.get("gpt2") for choice in choices if isinstance(choice, dict)]
+    return [record for record in records if isinstance(record, dict)]
+
+
+def _read_one(fields: dict[str, Any], number: int, place: int) -> Recorded:
     try:
         _check(fields)
-        request, context = read_request(fields, index=number), read_context(fields)
+        request, context = read_request(fields, index=place), read_context(fields)
         request = lift_time(request)
         if fields["finish_reason"] in (FinishReason.INTERRUPTED, FinishReason.TIME):
             request = end_early(request, fields["completion_tokens"])
     except Gpt2Error as error:
-        return Recorded(number, fields, refusal=str(error))
-    return Recorded(number, fields, request, context)
+        return Recorded(number, place, fields, refusal=str(error))
+    return Recorded(number, place, fields, request, context)
 
 
 def _fits(value: Any, kind: type | tuple[type, ...]) -> bool:

@@ -36,7 +36,8 @@ def run_replay(text: str, settings: Settings) -> int:
     how = settings.make(ReplayConfig)
     records = read_records(text, index=how.index)
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes, open_result(None) as writer:
-        view = View(writer, [record.line for record in records], as_records=how.json)
+        places = [record.place for record in records]
+        view = View(writer, places, as_records=how.json)
         with ctrl_c_as_flag() as pressed:
             stopped = lambda: pressed() or writer.is_abandoned()  # noqa: E731
             for verdict in replay_all(records, settings, notes, stopped):
@@ -54,7 +55,7 @@ class View:
     """Shows verdicts in the order of the input, each as soon as all before it are there."""
 
     writer: ResultWriter
-    lines: Sequence[int]  # of the records that will have one
+    places: Sequence[int]  # of the records that will have a verdict
     as_records: bool
     same: int = 0
     differing: int = 0
@@ -64,9 +65,9 @@ class View:
 
     def show(self, verdict: Verdict) -> None:
         """Take a verdict, and write those whose turn it is."""
-        self._waiting[verdict.record.line] = verdict
-        while self._shown < len(self.lines) and self.lines[self._shown] in self._waiting:
-            shown = self._waiting.pop(self.lines[self._shown])
+        self._waiting[verdict.record.place] = verdict
+        while self._shown < len(self.places) and self.places[self._shown] in self._waiting:
+            shown = self._waiting.pop(self.places[self._shown])
             line = format_record(shown.as_record()) if self.as_records else f"{shown.as_line()}\n"
             self.writer.write(line)
             self._shown += 1

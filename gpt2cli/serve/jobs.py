@@ -29,6 +29,7 @@ class Job:
             self.left.extend((number, sample) for sample in range(prepared.runs))
             samples = range(prepared.request.samples)
             self.missing.update(zip(itertools.repeat(number), samples, strict=False))
+        self.tokens = sum(len(prepared.prompt_ids) for prepared in prompts)
         self.first = 0  # the first of the numbers by which the loop knows the prompts
         self.begun = False
         self.due = math.inf  # when it is cut short

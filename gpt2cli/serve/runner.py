@@ -22,6 +22,7 @@ from gpt2cli.serve.jobs import Job, make_cut
 from gpt2cli.tokenizer import Tokenizer
 
 _MOMENT: Final = 0.1  # seconds that `take` waits
+_MOST_TOKENS: Final = 1 << 22  # of prompts, beyond which no job is taken: they fill the memory
 
 
 @dataclass(slots=True)
@@ -68,6 +69,7 @@ class Runner:
         self._clock = clock
         self._changed = threading.Condition()
         self._queue: deque[Job] = deque()  # jobs that have samples left to begin
+        self.tokens = 0  # of the prompts of all jobs
         self._coming = 0  # jobs that are being prepared
         self._next_number = 0  # of a prompt, by which the loop knows it
         self._running: dict[int, Job] = {}  # by the numbers of their prompts; also those that wait
@@ -104,7 +106,7 @@ class Runner:
         if self._end_at is not None:
             raise Fault(503, "the server is shutting down", code="shutting_down")
         waiting = self.waiting
-        if waiting >= self._max_waiting:
+        if waiting >= self._max_waiting or self.tokens > _MOST_TOKENS:
             message = f"{waiting} requests are waiting already; try again later"
             raise Fault(429, message, code="rate_limit_exceeded")
         self._coming += 1
@@ -125,6 +127,7 @@ class Runner:
             self._next_number += len(job.prompts)
             numbers = range(job.first, self._next_number)
             self._running.update(dict.fromkeys(numbers, job))
+            self.tokens += job.tokens
             self._queue.append(job)
             self._changed.notify()
             if self._over:
@@ -268,7 +271,8 @@ class Runner:
         self._forget_finished(job)
 
     def _forget_finished(self, job: Job) -> None:
-        if not job.missing:
+        if not job.missing and self._running.get(job.first) is job:
+            self.tokens -= job.tokens
             for number in range(len(job.prompts)):
                 self._running.pop(job.first + number, None)
 

@@ -1,5 +1,6 @@
 """The application: which path leads where, and what is refused on the way."""
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -19,6 +20,7 @@ from gpt2cli.serve.http import JSONAnswer
 from gpt2cli.serve.metrics import Metrics
 from gpt2cli.serve.page import show_page
 
+_log = logging.getLogger(__name__)
 _TOLD: Final = {404: "there is no such path", 405: "this path takes another method"}
 
 
@@ -89,6 +91,7 @@ class _Guarded:
             if message["type"] == "http.response.start":
                 started = True
                 self._metrics.count(path, message["status"])
+                _log.info("%s %s: %d", scope["method"], path, message["status"])
             await send(message)
 
         try:

@@ -248,3 +248,21 @@ def test_no_record_is_an_error(tmp_path: pathlib.Path, text: str) -> None:
     assert (result.exit_code, error_line(result)) == (1, "there is no record with the index 3")
     gone = error_line(invoke("replay", tmp_path / "gone"))
     assert gone == f"cannot read {tmp_path / 'gone'}: No such file or directory"
+
+
+def test_the_answers_of_a_server_are_replayed(
+    record: Record, replay: Callable[..., list[Record]]
+) -> None:
+    """Whole, each of its choices, and as a stream, whose last pieces have the records."""
+    answer = {"id": "x", "choices": [{"gpt2": record}, {"gpt2": {**record, "seed": 6}}]}
+    begun = {"choices": [{"index": 0, "text": "a"}]}
+    stream = [f"data: {json.dumps(one)}" for one in (begun, {"choices": [{"gpt2": record}]})]
+    verdicts = replay([answer, *stream, "", "data: [DONE]"])
+    assert [verdict["line"] for verdict in verdicts] == [1, 1, 3]
+    assert [verdict["same"] for verdict in verdicts] == [True, False, True]
+
+
+def test_an_answer_without_records_has_nothing_to_replay(tmp_path: pathlib.Path) -> None:
+    """As that of another server."""
+    (tmp_path / "answer").write_text('{"choices": [{"text": "x"}, 1]}')
+    assert error_line(invoke("replay", tmp_path / "answer")) == "there is no record"

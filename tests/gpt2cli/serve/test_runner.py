@@ -62,7 +62,7 @@ class Desk:
         self.runner.end(GRACE)
         self.runner.run()
         assert self.engine.slots == []
-        assert (self.runner.running, self.runner.waiting) == (0, 0)
+        assert (self.runner.running, self.runner.waiting, self.runner.tokens) == (0, 0, 0)
 
 
 @pytest.fixture
@@ -190,6 +190,19 @@ def test_more_than_may_wait_are_refused(ascii_tokenizer: Tokenizer) -> None:
     second = desk.submit(make_request("b", **LONG))
     desk.run()
     assert len(read(first)) == len(read(second)) == 1
+
+
+def test_jobs_whose_prompts_fill_the_memory_are_refused(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few they are."""
+    monkeypatch.setattr("gpt2cli.serve.runner._MOST_TOKENS", 3)
+    first = desk.submit(make_request("abcd", **LONG), make_request("b", index=1, **LONG))
+    with pytest.raises(Fault) as fault, desk.runner.place():
+        pass
+    assert fault.value.status == 429
+    desk.run()
+    assert len(read(first)) == 2
 
 
 def test_prompts_are_scored_while_others_run(desk: Desk) -> None:
