@@ -109,7 +109,8 @@ def load_model(
     if engine.device.kind == "cpu":
         check_again(stored.folder, engine.device.provider)
         engine.identities = _find_identities(engine, stored.folder)
-    _log.info("same bits: %s", asdict(engine.identities))
+    same = [name for name, holds in asdict(engine.identities).items() if holds]
+    _log.info("ways of computing that give the same bits: %s", ", ".join(same) or "none")
     sampler = Sampler(stored.folder.missing_ids)
     return LoadedModel(stored, engine, tokenizer.result(), sampler, reason)
 
@@ -122,7 +123,7 @@ def _log_model(stored: StoredModel, seconds: float) -> None:
 
 def _log_engine(engine: Engine, seconds: float) -> None:
     told = f"graph {engine.graph_file.name} on {engine.device} ({engine.device.provider})"
-    rows = f"{engine.threads} threads, at most {engine.max_slots} at once"
+    rows = f"threads: {engine.threads}, at most {engine.max_slots} at once"
     version = f"onnxruntime {engine.runtime_version}"
     _log.info("%s, %s, %s, loaded in %.3f s", told, version, rows, seconds)
 

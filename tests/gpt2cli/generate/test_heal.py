@@ -19,21 +19,20 @@ def complete(model: pathlib.Path, prompt: str, *options: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "plain", "healed"),
+    ("prompt", "healed"),
     [
-        ("Once upon a ti", "Once upon a tixture", "Once upon a time,"),
-        (LONG, f"{LONG}bly", f"{LONG}sed."),
-        ("The little ", None, "The little girl"),
-        ("Onc", None, "Once upon"),  # the whole prompt: BOS is what the model sees
+        ("Once upon a ti", "Once upon a time,"),
+        (LONG, f"{LONG}sed."),
+        ("The little ", "The little girl"),
+        ("Onc", "Once upon"),  # the whole prompt: BOS is what the model sees
     ],
 )
 def test_a_prompt_that_ends_within_a_word_goes_on_with_that_word(
-    starter_folder: pathlib.Path, prompt: str, plain: str | None, healed: str
+    starter_folder: pathlib.Path, prompt: str, healed: str
 ) -> None:
-    """And what the prompt has already is not written again."""
+    """And what the prompt has already is not written again. Without --heal it does not."""
     assert complete(starter_folder, prompt, "--heal").startswith(healed)
-    if plain is not None:
-        assert complete(starter_folder, prompt).startswith(plain)
+    assert not complete(starter_folder, prompt).startswith(healed)
 
 
 def records_of(model: pathlib.Path, *options: str) -> list[Record]:
