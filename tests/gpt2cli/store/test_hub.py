@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from export.checkpoint import WEIGHTS_FILES
-from gpt2cli.store.hub_files import WEIGHTS
+from gpt2cli.store.hub_files import WEIGHTS, HubFile, choose_files
 from tests.checkpoints import CheckpointShape
 from tests.hub_server import COMMIT, HubServer, serve_hub
 from tests.model_folders import ModelFolders
@@ -186,6 +186,14 @@ def test_processes_with_an_empty_cache_get_right_answers(client: Client) -> None
 def test_the_hub_is_asked_for_the_weights_that_can_be_converted() -> None:
     """The same kinds in the same order of preference as where they are read."""
     assert [name for name, _ in WEIGHTS] == list(WEIGHTS_FILES)
+
+
+def test_the_hub_is_asked_for_chat_templates() -> None:
+    """In the file of today and in that of old processors; not for what nobody reads."""
+    read = ("config.json", "tokenizer.json", "chat_template.jinja", "chat_template.json")
+    listed = {name: HubFile(name, None, None) for name in (*read, "README.md")}
+    chosen = choose_files(_REPO, listed, weights=False)
+    assert {file.name for file in chosen} == set(read)
 
 
 def test_a_download_ends_at_the_first_signal_and_the_next_one_goes_on(
