@@ -17,6 +17,7 @@ from gpt2cli.option_rules import check_together, given_constraints
 # The panels of --help.
 MODEL, SAMPLING, LIMITS, REPORT = "Model", "Sampling", "Limits", "Input and output"
 REPORTING: Final = "Reporting"
+SCORING: Final = "Scoring"
 
 # A temperature below this is greedy: dividing by it leaves one token anyway (as in vLLM).
 GREEDY_BELOW: Final = 1e-5
@@ -310,6 +311,22 @@ class SampleConfig(Group):
     logprobs: int | None = option(
         None, "Add to records each token's log-probability in the model's own distribution, and "
         "those of the N likeliest.", REPORT, within=Range(0, 20),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringConfig:
+    """How texts are scored."""
+
+    stride: int | None = option(
+        None, "Distance in tokens between the starts of a long text's windows. A smaller one gives "
+        "more context and is slower.", SCORING,
+        within=Range(1, words="1 or more, and less than the model's context"),
+        usual="half of the context",
+    )  # fmt: skip
+    top: int = option(
+        0, "Also tell the N likeliest tokens at each index.", SCORING,
+        within=Range(0), off="0: off",
     )  # fmt: skip
 
 

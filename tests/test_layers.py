@@ -88,6 +88,7 @@ _FORBIDDEN: Final[Mapping[str, tuple[str, ...]]] = {
     "gpt2cli.settings": (*_TENSORS, "os", "pathlib", *_LOOP, *_SHOWN),
     "gpt2cli.user_settings": (*_TENSORS, *_LOOP, *_STORE, *_SHOWN),
     "gpt2cli.resumable": (*_TENSORS, "tokenizers", *_ENGINE, *_LOOP, *_SHOWN),
+    "gpt2cli.library": ("onnx", "onnxruntime", "gpt2cli.terminal", *_SHOWN),
     "gpt2cli.openai": (*_TENSORS, "tokenizers", "starlette", *_ENGINE, *_SHOWN),
     "gpt2cli.conversations": (*_TENSORS, "tokenizers", *_ENGINE, *_STORE, *_SHOWN),
     "gpt2cli.spelling": (*_TENSORS, "gpt2cli", "tokenizers", *_SHOWN),

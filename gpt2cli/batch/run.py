@@ -80,9 +80,9 @@ class _Batch:
 
 def _choose_seed(settings: Settings, before: Header | None) -> int:
     seed = settings.values["seed"]
-    if seed is None:
-        seed = draw_seed() if before is None else before["seed"]
-    return int(seed)
+    if seed is None and before is not None:
+        seed = before["seed"]  # None: another command's run, which is refused later on
+    return draw_seed() if seed is None else int(seed)
 
 
 def _opened_runner(plan: Plan, notes: Notes) -> AbstractContextManager[Runner]:

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from gpt2cli.config import ModelConfig, ReportConfig, TextConfig
+from gpt2cli.config import ModelConfig, ReportConfig, ScoringConfig, TextConfig
 from gpt2cli.options import takes
-from gpt2cli.score.config import InputOutput, ScoringConfig
+from gpt2cli.score.config import InputOutput
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import open_result, refuse_overwriting

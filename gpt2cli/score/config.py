@@ -2,30 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from gpt2cli.config import REPORT, file_option, json_option, output_option, stdin_option
 from gpt2cli.declarations import option
 from gpt2cli.errors import UsageError
-from gpt2cli.option_kinds import Range
-
-_SCORING: Final = "Scoring"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoringConfig:
-    """How texts are scored."""
-
-    stride: int | None = option(
-        None, "Distance in tokens between the starts of a long text's windows. A smaller one gives "
-        "more context and is slower.", _SCORING,
-        within=Range(1, words="1 or more, and less than the model's context"),
-        usual="half of the context",
-    )  # fmt: skip
-    top: int = option(
-        0, "Also tell the N likeliest tokens at each index.", _SCORING,
-        within=Range(0), off="0: off",
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,11 @@ from typing import Final
 
 import typer
 
-from gpt2cli.config import ModelConfig, ReportConfig, TextConfig
+from gpt2cli.config import ModelConfig, ReportConfig, ScoringConfig, TextConfig
 from gpt2cli.errors import ExitCode
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.sampling.logprobs import TokenLogprob
-from gpt2cli.score.config import InputOutput, ScoringConfig
+from gpt2cli.score.config import InputOutput
 from gpt2cli.score.page import ALTERNATIVES, Page
 from gpt2cli.score.views import ScoredText, show_coloured, show_lines, show_record
 from gpt2cli.scoring import Totals, choose_stride, score

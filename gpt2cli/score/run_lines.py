@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
-from gpt2cli.config import ModelConfig, ReportConfig, TextConfig
+from gpt2cli.config import ModelConfig, ReportConfig, ScoringConfig, TextConfig
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.records import describe_versions
 from gpt2cli.resumable.files import find_resumable, find_size, open_input
@@ -12,7 +12,7 @@ from gpt2cli.resumable.header import make_header
 from gpt2cli.resumable.input import InputReader, ItemSource, Line
 from gpt2cli.resumable.journal import open_journal, read_header
 from gpt2cli.resumable.view import RunView
-from gpt2cli.score.config import InputOutput, ScoringConfig
+from gpt2cli.score.config import InputOutput
 from gpt2cli.score.lines import LineItem, LineParser, LineScorer, ScoredLine
 from gpt2cli.score.views import format_perplexity, make_record
 from gpt2cli.scoring import choose_stride

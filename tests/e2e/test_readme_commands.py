@@ -37,7 +37,7 @@ _NOT_RUN: Final = {
     "#!/bin/bash": "a script for Slurm; it is run below",
     "from": "needs Optimum or openai; scripts in tests/interop run it",
     "curl": "asks a server; test_serve.py runs it",
-    "import": "needs onnxruntime-genai or transformers.js; the same",
+    "import": "needs onnxruntime-genai or transformers.js, the same; our own is run below",
 }
 
 # A text and its log-probability by the starter in fp32, computed on the README's kind of CPU.
@@ -160,7 +160,17 @@ def test_a_commands_output_is_what_the_readme_shows(
 def test_every_block_is_run_or_has_a_reason_not_to_be() -> None:
     """Else a block that nothing holds could come in unseen."""
     not_run = [block.split()[0] for block in _BLOCKS if block.split()[0] in _NOT_RUN]
-    others = ["#!/bin/bash", "0", "checkpoint", "curl", "from", "from", "import", "import"]
+    others = [
+        "#!/bin/bash",
+        "0",
+        "checkpoint",
+        "curl",
+        "from",
+        "from",
+        "import",
+        "import",
+        "import",
+    ]
     others += ["python3", "python3", "ray"]
     assert sorted(not_run) == others
     assert len(_RUN) >= 12
@@ -182,6 +192,18 @@ def test_the_first_command_tells_a_story_without_the_network(
     assert done.code == 0
     assert done.out.startswith(b"Once upon")
     assert "the bundled starter model" in done.err
+
+
+def test_the_lines_for_python_run(reader: Program) -> None:
+    """With the text that the command line writes by the same seed."""
+    lines = next(block for block in _BLOCKS if block.startswith("import gpt2cli"))
+    options = ("-m", "starter", "--no-echo", "-q", "--seed", "6", "-n", "12")
+    shell = reader.run("generate", *options, "Once upon")
+    done = reader.run_python("-c", lines)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(shell.out)
+    assert done.out.count(b" length ") == 2
+    assert float(done.out.split(b"\n")[-2]) > 1
 
 
 def test_the_line_for_cron_runs(reader: Program) -> None:
