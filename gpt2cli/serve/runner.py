@@ -178,7 +178,7 @@ class Runner:
             if not self._queue:
                 return None
             job = self._queue[0]
-            if job.scored is not None and self._scored_at == self.counts.decode_tokens:
+            if job.scored is not None and self._has_scored():
                 return None  # one at a time, between steps of what runs
             if not job.begun:
                 job.begun = True
@@ -208,9 +208,13 @@ class Runner:
         )
         started = time.perf_counter()
         scores = Scores(number, [one for part in some for one in part])
-        self._scored_at = self.counts.decode_tokens if self.running else -1
+        self._scored_at = self.counts.decode_tokens
         self.tally.score_seconds += time.perf_counter() - started
         self._send(partial(job.add_scores, scores))
+
+    def _has_scored(self) -> bool:
+        """Tell whether a prompt was scored since what runs took its last step."""
+        return self._scored_at == self.counts.decode_tokens and self.running > 0
 
     def _pass_on(self, chunk: Chunk) -> None:
         job = self._running[chunk.index]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from gpt2cli.config import Overflow
 from gpt2cli.errors import ModelError
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.generation.requests import Request, prepare
@@ -235,3 +236,14 @@ def test_prompts_are_scored_one_by_one_between_the_steps_of_others(desk: Desk) -
     names = [call[0] for call in desk.engine.calls]
     assert names == ["extend", *["extend", "free", "decode"] * 4, *["decode"] * 4, "free"]
     assert [len(read(job)) for job in scored] == [2, 2]
+
+
+def test_prompts_are_scored_when_what_ran_beside_them_ends_without_a_step(desk: Desk) -> None:
+    """Its last token is drawn where it slides: there is no step that they could wait for."""
+    limits: dict[str, Any] = {"max_new_tokens": 2, "ignore_eos": True, "overflow": Overflow.SLIDE}
+    desk.submit(make_request("a" * 15, **limits))
+    prompts = [make_request(prompt, max_new_tokens=0) for prompt in ("bc", "cd")]
+    scored = [desk.submit(prompt, scored=0) for prompt in prompts]
+    desk.run()
+    assert desk.engine.count("decode") == 0
+    assert [len(read(job)) for job in scored] == [1, 1]
