@@ -11,14 +11,8 @@ from gpt2cli.declarations import Option
 from gpt2cli.errors import UsageError
 from gpt2cli.kept import as_toml, check_kept, show_kept
 from gpt2cli.options import Command, Offer, complete_option, takes
-from gpt2cli.settings import (
-    Given,
-    Settings,
-    find_option,
-    find_settings,
-    read_file,
-    settable_options,
-)
+from gpt2cli.setting_sources import find_option, find_settings, read_file, settable_options
+from gpt2cli.settings import Given, Settings
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import open_result
 from gpt2cli.terminal.tables import format_table

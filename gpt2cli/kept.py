@@ -7,7 +7,8 @@ from typing import Any
 from gpt2cli.config import ConstraintConfig
 from gpt2cli.declarations import Option
 from gpt2cli.option_kinds import BIAS, from_bytes
-from gpt2cli.settings import Given, Layer, Settings, naming_origin, settable_options
+from gpt2cli.setting_sources import naming_origin, settable_options
+from gpt2cli.settings import Given, Layer, Settings
 
 
 def check_kept(texts: Mapping[str, str], *, beside: Layer) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from export.small_files import ReadError, parse_json, read_text
 from gpt2cli.declarations import Option, options_of
 from gpt2cli.errors import UsageError, shorten
 from gpt2cli.option_kinds import FILE, SCHEMA, SWITCH, from_bytes
-from gpt2cli.settings import Given, Settings, find_settings, naming_origin
+from gpt2cli.setting_sources import find_settings, naming_origin
+from gpt2cli.settings import Given, Settings
 from gpt2cli.user_settings import PRESETS, read_presets
 
 Function = Callable[..., None]

@@ -13,7 +13,8 @@ from gpt2cli.errors import UsageError
 from gpt2cli.kept import check_kept, show_kept
 from gpt2cli.option_kinds import from_bytes
 from gpt2cli.options import Command, Offer, complete_preset, takes
-from gpt2cli.settings import Settings, find_option, settable_options
+from gpt2cli.setting_sources import find_option, settable_options
+from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.result import open_result
 from gpt2cli.terminal.tables import format_table

@@ -7,7 +7,8 @@ from gpt2cli.config import GenerationConfig, SamplingConfig, SeedConfig
 from gpt2cli.declarations import Option, options_of
 from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import SWITCH
-from gpt2cli.settings import Given, Settings, find_settings
+from gpt2cli.setting_sources import find_settings
+from gpt2cli.settings import Given, Settings
 from gpt2cli.user_settings import PRESETS
 
 _GROUPS: Final = (SamplingConfig, SeedConfig, GenerationConfig)

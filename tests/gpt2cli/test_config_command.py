@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from gpt2cli.settings import settable_options
+from gpt2cli.setting_sources import settable_options
 from gpt2cli.user_settings import config_file, read_config
 from tests.gpt2cli.runner import error_line, invoke
 from tests.gpt2cli.test_options import Keep, take

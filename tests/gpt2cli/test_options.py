@@ -19,7 +19,8 @@ from gpt2cli.errors import UsageError
 from gpt2cli.option_kinds import SWITCH
 from gpt2cli.options import takes
 from gpt2cli.prompt_options import read_options
-from gpt2cli.settings import Settings, find_option, settable_options
+from gpt2cli.setting_sources import find_option, settable_options
+from gpt2cli.settings import Settings
 from tests.gpt2cli.runner import error_line, invoke
 from tests.model_folders import ModelFolders
 

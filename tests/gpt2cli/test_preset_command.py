@@ -13,7 +13,8 @@ from gpt2cli.config import SETTABLE, PresetConfig
 from gpt2cli.declarations import options_of
 from gpt2cli.errors import UsageError
 from gpt2cli.options import complete_preset, takes
-from gpt2cli.settings import Settings, find_settings
+from gpt2cli.setting_sources import find_settings
+from gpt2cli.settings import Settings
 from gpt2cli.user_settings import read_presets
 from tests.gpt2cli.runner import error_line, invoke
 from tests.gpt2cli.test_options import Keep

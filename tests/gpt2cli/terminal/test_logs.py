@@ -9,7 +9,7 @@ import pytest
 from gpt2cli.config import OF_A_PROMPT, SETTABLE, ReportConfig
 from gpt2cli.declarations import options_of
 from gpt2cli.serve.config import ServeConfig
-from gpt2cli.settings import find_settings
+from gpt2cli.setting_sources import find_settings
 from gpt2cli.terminal.logs import log_opened
 from gpt2cli.terminal.notes import Notes
 from tests.gpt2cli.runner import error_line, invoke
