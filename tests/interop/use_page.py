@@ -1,166 +1,36 @@
-"""Uses the page of `gpt2 serve` in Chromium as a person does: `use_page.py [PICTURES]`.
+"""Uses the page of `gpt2 serve` in Chromium: `python -m tests.interop.use_page [PICTURES]`.
 
 It starts servers of the starter on this machine, types, clicks, taps and listens in, and compares
 texts with those of `gpt2 generate`. One line for each check; the first that fails ends it. With
 PICTURES, screenshots for the eye are left in that folder. It needs playwright and chromium.
 """
 
-import json
 import pathlib
 import re
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Route, expect, sync_playwright
+
+from tests.interop.page_user import (
+    CONTRAST,
+    LIMIT,
+    PHONE,
+    Server,
+    User,
+    generate,
+    serving,
+    take_pictures,
+    using,
+)
 
 _CHROMIUM: Final = "/usr/bin/chromium"
 _FLAGS: Final = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
-_WIDE: Final[dict[str, Any]] = {"viewport": {"width": 1280, "height": 900}}
-_PHONE: Final[dict[str, Any]] = {
-    "viewport": {"width": 375, "height": 740},
-    "has_touch": True,
-    "is_mobile": True,
-}
 _KEY: Final = "a-key"
-_LIMIT: Final = 60_000  # milliseconds
 _NASTY: Final = "<img src=x onerror=alert(1)></script><script>alert(2)</script><b>&amp;"
 _ENDLESS: Final = {"max_tokens": "4000", "overflow": "slide", "ignore_eos": True}
-
-# The contrast ratio of WCAG between the text and the nearest background behind it.
-_CONTRAST: Final = """element => {
-  const read = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
-    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  let behind = element;
-  while (read(getComputedStyle(behind).backgroundColor)[3] === 0) behind = behind.parentElement;
-  const [a, b] = [getComputedStyle(element).color, getComputedStyle(behind).backgroundColor]
-    .map((colour) => light(read(colour)));
-  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-}"""
-
-
-class Server:
-    """`gpt2 serve` with the starter."""
-
-    def __init__(self, *options: str) -> None:
-        command = ["gpt2", "serve", "-m", "starter", "--port", "0"]
-        self._process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            found = re.search(r" at (http://\S+)$", line)
-            if found:
-                self.address = found[1]
-                return
-        raise RuntimeError("the server did not start")
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        """End it by a signal, and wait for that."""
-        self._process.send_signal(number)
-        self._process.wait(60)
-
-
-@contextmanager
-def serving(*options: str) -> Iterator[Server]:
-    """Give a server, which is ended afterwards."""
-    server = Server(*options)
-    try:
-        yield server
-    finally:
-        server.end()
-
-
-class User:
-    """A person before the page."""
-
-    def __init__(self, browser: Browser, address: str, **options: Any) -> None:
-        self._context = browser.new_context(**{**_WIDE, **options})
-        self.page: Page = self._context.new_page()
-        self.page.set_default_timeout(_LIMIT)
-        self.complaints: list[str] = []
-        self.addresses: set[str] = set()
-        self.page.on("console", self._take_message)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog {dialog.message}"))
-        self.page.on("request", lambda request: self.addresses.add(request.url))
-        self.address = address
-
-    def _take_message(self, message: ConsoleMessage) -> None:
-        if "Failed to load resource" not in message.text:  # which a refused request is
-            self.complaints.append(message.text)
-
-    def come(self) -> None:
-        """Open the page, and wait until it knows the model."""
-        self.page.goto(self.address)
-        expect(self.page.locator("#model")).to_contain_text("starter", timeout=_LIMIT)
-
-    def set(self, **options: Any) -> None:
-        """Set options, in sections that may be closed."""
-        for name, value in options.items():
-            control = self.page.locator(f"#option-{name}")
-            control.evaluate("e => { for (; e; e = e.parentElement) if ('open' in e) e.open = 1 }")
-            if isinstance(value, bool):
-                control.set_checked(value)
-            elif control.evaluate("e => e.tagName") == "SELECT":
-                control.select_option(value)
-            else:
-                control.fill(value)
-
-    def type(self, prompt: str) -> None:
-        """Type a prompt and begin."""
-        self.page.fill("#prompt", prompt)
-        self.page.keyboard.press("Control+Enter")
-
-    def wait_for(self, words: str) -> None:
-        """Wait until the status says so."""
-        expect(self.page.locator("#status")).to_contain_text(words, timeout=_LIMIT)
-
-    def complete(self, prompt: str, **options: Any) -> str:
-        """Return what the page shows as the completion of a prompt."""
-        self.set(**options)
-        self.type(prompt)
-        self.wait_for("done")
-        return self.text
-
-    @property
-    def text(self) -> str:
-        """The text of the tokens that are shown."""
-        return "".join(self.page.locator(".token:not(.prompt)").all_text_contents())
-
-    @property
-    def fault(self) -> str:
-        """The error that is shown."""
-        expect(self.page.locator("#fault")).not_to_be_empty(timeout=_LIMIT)
-        return self.page.inner_text("#fault")
-
-    def leave(self) -> None:
-        """Close the page; nothing may have been wrong with it."""
-        assert self.complaints == [], self.complaints
-        foreign = {url for url in self.addresses if not url.startswith((self.address, "data:"))}
-        assert not foreign, foreign
-        self._context.close()
-
-
-@contextmanager
-def using(browser: Browser, server: Server, **options: Any) -> Iterator[User]:
-    """Give somebody who has opened the page."""
-    user = User(browser, server.address, **options)
-    user.come()
-    yield user
-    user.leave()
-
-
-def generate(prompt: str, *options: str) -> str:
-    """Return the completion that `gpt2 generate` writes."""
-    command = ["gpt2", "generate", "-q", "-m", "starter", "--json"]
-    done = subprocess.run(
-        [*command, *options, "--", prompt], capture_output=True, text=True, check=True
-    )
-    return str(json.loads(done.stdout)["completion"])
 
 
 def check_text(user: User) -> None:
@@ -196,7 +66,7 @@ def check_stop(user: User) -> None:
     for how in ("key", "button"):
         user.set(**_ENDLESS)
         user.type("Once upon")
-        expect(user.page.locator(".token").nth(20)).to_be_attached(timeout=_LIMIT)
+        expect(user.page.locator(".token").nth(20)).to_be_attached(timeout=LIMIT)
         if how == "key":
             user.page.keyboard.press("Escape")
         else:
@@ -232,6 +102,28 @@ def check_keyboard(user: User) -> None:
     press("Enter")
     user.wait_for("done")
     assert user.page.input_value("#prompt") == "Once upon a time" + other.replace("␣", " ")
+
+
+def check_pointer(user: User) -> None:
+    """Expect the alternatives where the mouse is, and of a token that has the focus anywhere."""
+    card = user.page.locator("#card h3")
+    user.complete("Once upon", seed="6", max_tokens="20")
+    user.page.locator(".token").nth(4).hover()
+    first = card.inner_text()
+    user.page.locator("#model").hover()
+    expect(card).to_be_hidden()
+    user.page.locator(".token").nth(4).click()
+    user.page.locator(".token").nth(2).hover()
+    assert card.inner_text() != first
+    user.page.locator("#model").hover()
+    expect(card).to_have_text(first)
+
+
+def check_listening(user: User) -> None:
+    """Expect each sentence to be said once, as it is made, and all of the text in the end."""
+    text = user.complete("Once upon", seed="6", max_tokens="60")
+    said = user.page.locator("[aria-live] p").all_text_contents()
+    assert "".join(said) == text and len(said) > 2, said
 
 
 def check_touch(user: User) -> None:
@@ -289,7 +181,7 @@ def check_contrast(user: User) -> None:
         "#card .share",
         ".mark",
     ):
-        found = user.page.locator(at).first.evaluate(_CONTRAST)
+        found = user.page.locator(at).first.evaluate(CONTRAST)
         assert found >= 4.5, f"{at}: {found:.1f}"
 
 
@@ -321,7 +213,7 @@ def check_key(browser: Browser) -> None:
             user.page.keyboard.press("Enter")
             if given == "wrong":
                 assert "does not take this key" in user.fault
-        expect(user.page.locator("#model")).to_contain_text("starter", timeout=_LIMIT)
+        expect(user.page.locator("#model")).to_contain_text("starter", timeout=LIMIT)
         expect(user.page.locator("#entry")).to_be_hidden()
         user.complete("Once upon", max_tokens="3")
         stored = user.page.evaluate("[{...sessionStorage}, {...localStorage}, document.cookie]")
@@ -336,7 +228,7 @@ def check_loss(browser: Browser) -> None:
     with using(browser, server) as user:
         user.set(**_ENDLESS)
         user.type("Once upon")
-        expect(user.page.locator(".token").nth(10)).to_be_attached(timeout=_LIMIT)
+        expect(user.page.locator(".token").nth(10)).to_be_attached(timeout=LIMIT)
         server.end(signal.SIGKILL)
         assert "broke off" in user.fault
         assert "broken off" in user.page.inner_text(".told")
@@ -361,29 +253,8 @@ def check_loading(browser: Browser, server: Server) -> None:
     user.page.route("**/options", answer)
     user.page.goto(server.address)
     user.wait_for("the model is loading")
-    expect(user.page.locator("#model")).to_contain_text("starter", timeout=_LIMIT)
+    expect(user.page.locator("#model")).to_contain_text("starter", timeout=LIMIT)
     user.leave()
-
-
-def take_pictures(browser: Browser, server: Server, folder: pathlib.Path) -> None:
-    """Leave screenshots: light, dark, narrow; with alternatives, with options, with an error."""
-    folder.mkdir(parents=True, exist_ok=True)
-    forms = {"light": {}, "dark": {"color_scheme": "dark"}, "narrow": _PHONE}
-    for name, options in forms.items():
-        with using(browser, server, reduced_motion="reduce", **options) as user:
-            shoot = user.page.screenshot
-            shoot(path=folder / f"{name}-begin.png")
-            user.complete("Once upon a time", seed="6", max_tokens="100", temperature="1")
-            shoot(path=folder / f"{name}-text.png", full_page=True)
-            user.page.locator(".token").nth(20).click()
-            shoot(path=folder / f"{name}-alternatives.png")
-            user.page.keyboard.press("Escape")
-            user.set(regex="(", stop="")
-            user.page.keyboard.press("Control+Enter")
-            assert user.fault
-            shoot(path=folder / f"{name}-error.png", full_page=True)
-            user.complete("Once upon", n="2", regex="", choice=" 世界\n<b> fox\n\\n\\n🦊 \\t x")
-            shoot(path=folder / f"{name}-nasty.png")
 
 
 def main() -> None:
@@ -393,6 +264,8 @@ def main() -> None:
         "options": check_options,
         "stop": check_stop,
         "keyboard": check_keyboard,
+        "pointer": check_pointer,
+        "listening": check_listening,
         "markup": check_markup,
         "bytes": check_bytes,
         "errors": check_errors,
@@ -407,7 +280,7 @@ def main() -> None:
             with using(browser, server, color_scheme=scheme) as user:
                 check_contrast(user)
             print(f"contrast, {scheme}: right", flush=True)
-        with using(browser, server, **_PHONE) as user:
+        with using(browser, server, **PHONE) as user:
             check_touch(user)
         print("touch, 375 pixels: right", flush=True)
         check_loading(browser, server)
