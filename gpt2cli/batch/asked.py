@@ -14,15 +14,18 @@ from gpt2cli.batch.config import ERROR, KEEP
 from gpt2cli.errors import Gpt2Error, shorten
 from gpt2cli.loading import LoadedModel
 from gpt2cli.openai.answers import Answer
-from gpt2cli.openai.asking import Ask, Host, read_ask
+from gpt2cli.openai.asking import Ask, read_ask
+from gpt2cli.openai.chatting import ChatAsk, ChatHost, read_chat_ask
 from gpt2cli.openai.faults import Fault, explain
 from gpt2cli.openai.pieces import Piece
+from gpt2cli.openai.replies import ChatAnswer
 from gpt2cli.records import format_record
 from gpt2cli.resumable.input import digest
 
-# What is there where nothing was said; OpenAI's default, not that of the table.
+# Of a completion where nothing was said; OpenAI's default, not that of the table.
 MAX_TOKENS: Final = 16
-_URL: Final = "/v1/completions"
+COMPLETIONS: Final = "/v1/completions"
+_CHAT: Final = "/v1/chat/completions"
 _METHOD: Final = "POST"
 _FIELDS: Final = ("custom_id", "method", "url", "body")
 _OF_ANSWERS: Final = ("id", "response", "error")
@@ -51,14 +54,15 @@ def is_asked(fields: Mapping[str, Any]) -> bool:
     return "custom_id" in fields and "prompt" not in fields
 
 
-def read_asked(fields: Mapping[str, Any], host: Host, *, extra_fields: str) -> Asked:
+def read_asked(fields: Mapping[str, Any], host: ChatHost, *, extra_fields: str) -> Asked:
     """Read such a record; whatever is wrong with it becomes its fault."""
     custom_id = fields["custom_id"]
     extras: Mapping[str, Any] = {}
     try:
         _check(fields)
         extras = _take_extras(fields, extra_fields)
-        ask = read_ask(_read_body(fields), host)
+        read = read_chat_ask if fields["url"] == _CHAT else read_ask
+        ask = read(_read_body(fields), host)
         _check_form(ask)
     except (Fault, Gpt2Error) as error:
         return Asked(custom_id, fault=explain(error), extras=extras)
@@ -73,8 +77,8 @@ def _check(fields: Mapping[str, Any]) -> None:
         raise _refuse("custom_id", "a text", fields["custom_id"])
     if fields.get("method", _METHOD) != _METHOD:
         raise _refuse("method", _METHOD, fields["method"])
-    if fields.get("url") != _URL:
-        raise _refuse("url", _URL, fields.get("url"))
+    if fields.get("url") not in (COMPLETIONS, _CHAT):
+        raise _refuse("url", f"{COMPLETIONS} or {_CHAT}", fields.get("url"))
 
 
 def _take_extras(fields: Mapping[str, Any], what: str) -> Mapping[str, Any]:
@@ -107,6 +111,12 @@ def _refuse(name: str, expected: str, found: Any) -> Fault:
     return Fault(400, f"{name}: expected {expected}, found {shorten(repr(found))}", param=name)
 
 
+def _begin(ask: Ask, model: LoadedModel, name: str) -> Answer:
+    if isinstance(ask, ChatAsk):
+        return ChatAnswer(ask, model, name=name, created=_CREATED)
+    return Answer(ask, model, name=name, created=_CREATED)
+
+
 def answer(
     asked: Asked, pieces: Iterable[Piece], model: LoadedModel, *, index: int, record: str
 ) -> tuple[str, str | None]:
@@ -118,7 +128,7 @@ def answer(
     fault = asked.fault
     body: Mapping[str, Any] = {}
     if asked.ask is not None:
-        whole = Answer(asked.ask, model, name=name, created=_CREATED)
+        whole = _begin(asked.ask, model, name)
         try:
             whole.add((), pieces)
             body = whole.finish()

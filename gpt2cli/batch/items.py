@@ -1,17 +1,22 @@
 """What a record of a batch is: a request, or an error."""
 
 import codecs
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any, Final
 
 from export.small_files import ReadError, decode, find_half_pair, parse_json
-from gpt2cli.batch.asked import MAX_TOKENS, Asked, is_asked, read_asked
+from gpt2cli.batch.asked import COMPLETIONS, MAX_TOKENS, Asked, is_asked, read_asked
 from gpt2cli.batch.config import ERROR
 from gpt2cli.batch.extras import take_extras
+from gpt2cli.conversations.config import FormConfig
+from gpt2cli.conversations.conversation import Conversation
+from gpt2cli.conversations.replies import ChatForm, open_chat
+from gpt2cli.conversations.templates import Template
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
 from gpt2cli.generation.requests import PreparedRequest, Request, make_request, prepare
-from gpt2cli.model_folder import ModelShape
+from gpt2cli.model_folder import ModelFolder, ModelShape
 from gpt2cli.openai.faults import Fault
 from gpt2cli.prompt_options import read_options
 from gpt2cli.resumable.input import digest
@@ -58,6 +63,7 @@ class ItemParser:
     most_beams: int
     model_names: frozenset[str]  # that mean the model that runs
     as_text: bool  # whether completions alone are written
+    open_chat: Callable[[], ChatForm]  # is called where a record is of a chat
     extra_fields: str = ERROR
 
     def parse(self, record: bytes | PromptError, index: int) -> BatchItem:
@@ -88,11 +94,26 @@ class ItemParser:
         """Return the item of a record in OpenAI's form."""
         if self.as_text:
             raise UsageError(option="format", expected="jsonl for records with custom_id")
-        seed = Given(seed_of(self.run_seed, index))
-        settings = self.settings.over({"seed": seed}).behind({"max_new_tokens": Given(MAX_TOKENS)})
+        settings = self.settings.over({"seed": Given(seed_of(self.run_seed, index))})
+        if fields.get("url") == COMPLETIONS:
+            settings = settings.behind({"max_new_tokens": Given(MAX_TOKENS)})
         asked = read_asked(fields, replace(self, settings=settings), extra_fields=self.extra_fields)
         error = None if asked.fault is None else str(asked.fault)
         return BatchItem(index, digest(record), asked.custom_id, error=error, asked=asked)
+
+    @property
+    def opening(self) -> Conversation:
+        """A conversation in which nothing has been said yet."""
+        return self.open_chat().opening
+
+    def write(self, conversation: Conversation, *, allow_special: bool) -> Template:
+        """Return what writes a conversation in the form that the model sees.
+
+        Raises:
+            Gpt2Error: if the model cannot see it in that form.
+        """
+        chat = self.open_chat()
+        return chat.write(conversation, self.tokenizer, allow_special=allow_special)
 
     def check_model(self, name: str) -> None:
         """Refuse a record that is for another model.
@@ -132,6 +153,11 @@ class ItemParser:
         request = make_request(self.settings.over(own), prompt, seed=seed, index=index)
         self.check_size(request)
         return request
+
+
+def chat_of(folder: ModelFolder, note: Callable[[str], object]) -> Callable[[], ChatForm]:
+    """Return what gives the form of a model's chats, found when it is first asked for."""
+    return cache(partial(open_chat, FormConfig(), folder, note))
 
 
 def find_names(asked: str | None, name: str) -> frozenset[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from gpt2cli.batch.cluster.config import ClusterConfig
 from gpt2cli.batch.config import InputOutput
 from gpt2cli.batch.here import open_here
-from gpt2cli.batch.items import ItemParser, find_names
+from gpt2cli.batch.items import ItemParser, chat_of, find_names
 from gpt2cli.batch.runner import Plan, Runner
 from gpt2cli.config import ReportConfig
 from gpt2cli.prompt_options import look_up_texts
@@ -110,6 +110,7 @@ def _open_batch(runner: Runner, plan: Plan, descriptor: int, place: _Place, note
         extra_fields=io.extra_fields,
         model_names=find_names(plan.settings.values["model"], model.stored.name),
         as_text=io.as_text,
+        open_chat=chat_of(model.stored.folder, notes.note),
     )
     terminator = b"\0" if io.null else b"\n"
     picker = None if io.shard is None else ShardPicker(io.own_shard, parser.is_blank)

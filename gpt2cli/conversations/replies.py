@@ -1,14 +1,22 @@
 """From a conversation to the request of its next reply, and to its text."""
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gpt2cli.config import AUTO, GenerationConfig, Overflow
-from gpt2cli.conversations.config import OWN
+from gpt2cli.conversations.config import OWN, FormConfig
 from gpt2cli.conversations.context import Room, fit
 from gpt2cli.conversations.conversation import Conversation
-from gpt2cli.conversations.own_template import PIP, OwnTemplate, find_lack, has_chat_template
+from gpt2cli.conversations.own_template import (
+    PIP,
+    OwnTemplate,
+    find_lack,
+    has_chat_template,
+    load_chat_template,
+)
 from gpt2cli.conversations.templates import TEMPLATES, Template, choose_template
 from gpt2cli.detokenizer import cut_begun
 from gpt2cli.generation.interfaces import Finish
@@ -52,6 +60,29 @@ def make_template(
     if conversation.template == OWN:
         return OwnTemplate(conversation, tokenizer, allow_special=special, source=load_own())
     return TEMPLATES[conversation.template](conversation, tokenizer, allow_special=special)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatForm:
+    """The form in which a model sees what is said to it."""
+
+    opening: Conversation  # in which nothing has been said yet: its names, and its form
+    load_own: Callable[[], "ChatTemplate"]  # the model's own template
+
+    def write(
+        self, conversation: Conversation, tokenizer: Tokenizer, *, allow_special: bool
+    ) -> Template:
+        """Return what writes a conversation, as `make_template`."""
+        return make_template(
+            conversation, tokenizer, allow_special=allow_special, load_own=self.load_own
+        )
+
+
+def open_chat(form: FormConfig, folder: ModelFolder, note: Callable[[str], object]) -> ChatForm:
+    """Return the form of a model's chats, as far as the options leave it open."""
+    opening = Conversation(**form.names)  # type: ignore[arg-type]  # they are names
+    opening = opening.in_form(choose_form(form.template, opening, folder, note))
+    return ChatForm(opening, functools.cache(partial(load_chat_template, folder)))
 
 
 def make_room(limits: GenerationConfig, n_positions: int) -> Room:

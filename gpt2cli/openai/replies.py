@@ -46,8 +46,10 @@ class ChatAnswer(Answer):
     whole_kind = "chat.completion"
     piece_kind = "chat.completion.chunk"
 
-    def __init__(self, ask: ChatAsk, model: LoadedModel) -> None:
-        super().__init__(ask, model)
+    def __init__(
+        self, ask: ChatAsk, model: LoadedModel, *, name: str = "", created: int | None = None
+    ) -> None:
+        super().__init__(ask, model, name=name, created=created)
         self._ends: Sequence[str] = ask.ends
         self._lists = None if ask.form.logprobs is None else model.tokenizer
 

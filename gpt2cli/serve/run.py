@@ -1,21 +1,15 @@
 """Runs the server: listens, loads the model, and works until a signal ends it."""
 
-import functools
 import math
 import signal
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gpt2cli.config import BeamConfig, DraftConfig, ModelConfig, ReportConfig
 from gpt2cli.conversations.config import FormConfig
-from gpt2cli.conversations.conversation import Conversation
-from gpt2cli.conversations.own_template import load_chat_template
-from gpt2cli.conversations.replies import choose_form
+from gpt2cli.conversations.replies import open_chat
 from gpt2cli.draft_loading import load_with_draft
-from gpt2cli.loading import LoadedModel
 from gpt2cli.prompt_options import look_up_texts
 from gpt2cli.serve.config import ServeConfig
 from gpt2cli.serve.endpoints import Endpoints
@@ -27,9 +21,6 @@ from gpt2cli.serve.web import make_app
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.interrupt import ENDINGS, signals_taken
 from gpt2cli.terminal.notes import Notes
-
-if TYPE_CHECKING:
-    from gpt2cli.conversations.sandbox import ChatTemplate
 
 _PREPARING: Final = 4  # threads, so that a constraint that takes long to compile delays few
 
@@ -81,20 +72,10 @@ def open_service(settings: Settings, form: ServeConfig, notes: Notes, speaker: S
         tell=notes.note,
     )
     names = {model.stored.name, asked.model or model.stored.name}
-    opening, load_own = open_chat(settings.make(FormConfig), model, notes)
-    service = Service(model, settings, form, runner, opening, load_own, names)
-    service.write(opening, allow_special=False)  # so that what is wrong with it is told now
+    chat = open_chat(settings.make(FormConfig), model.stored.folder, notes.note)
+    service = Service(model, settings, form, runner, chat, names)
+    service.write(chat.opening, allow_special=False)  # so that what is wrong with it is told now
     return service
-
-
-def open_chat(
-    form: FormConfig, model: LoadedModel, notes: Notes
-) -> tuple[Conversation, Callable[[], "ChatTemplate"]]:
-    """Return a conversation in which nothing has been said, and what loads the model's template."""
-    folder = model.stored.folder
-    opening = Conversation(**form.names)  # type: ignore[arg-type]  # they are names
-    opening = opening.in_form(choose_form(form.template, opening, folder, notes.note))
-    return opening, functools.cache(partial(load_chat_template, folder))
 
 
 def _work(runner: Runner, grace: float, notes: Notes) -> None:

@@ -1,12 +1,11 @@
 """What all requests use: the model, its settings, and the runner."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from gpt2cli.conversations.conversation import Conversation
-from gpt2cli.conversations.replies import make_template
+from gpt2cli.conversations.replies import ChatForm
 from gpt2cli.conversations.templates import Template
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.requests import Request
@@ -18,9 +17,6 @@ from gpt2cli.serve.runner import Runner
 from gpt2cli.settings import Settings
 from gpt2cli.tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from gpt2cli.conversations.sandbox import ChatTemplate
-
 
 @dataclass(frozen=True, slots=True)
 class Service:
@@ -30,8 +26,7 @@ class Service:
     settings: Settings  # for what a request does not say, with the model's own
     form: ServeConfig
     runner: Runner
-    opening: Conversation  # of a chat: who speaks, and in what form
-    load_own: Callable[[], "ChatTemplate"]  # the model's own chat template
+    chat: ChatForm
     names: Collection[str]  # that mean the model
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -45,18 +40,18 @@ class Service:
         """The model's sizes."""
         return self.model.engine.shape
 
+    @property
+    def opening(self) -> Conversation:
+        """A conversation in which nothing has been said yet."""
+        return self.chat.opening
+
     def write(self, conversation: Conversation, *, allow_special: bool) -> Template:
         """Return what writes a conversation in the form that the model sees.
 
         Raises:
             Gpt2Error: if the model cannot see it in that form.
         """
-        return make_template(
-            conversation,
-            self.model.tokenizer,
-            allow_special=allow_special,
-            load_own=self.load_own,
-        )
+        return self.chat.write(conversation, self.tokenizer, allow_special=allow_special)
 
     def check_model(self, name: str) -> None:
         """Refuse a request that is for another model.

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import pytest
+
 from gpt2cli.batch.items import BatchItem, ItemParser
 from gpt2cli.config import OF_A_PROMPT
 from gpt2cli.declarations import options_of
@@ -38,6 +40,7 @@ def make_parser(
         most_beams=most_beams,
         model_names=frozenset({"small"}),
         as_text=as_text,
+        open_chat=lambda: pytest.fail("no record is of a chat"),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import Result
 
 from tests.gpt2cli.batch.batches import Record, read, write
-from tests.gpt2cli.runner import invoke
+from tests.gpt2cli.runner import invoke, stdin_of
 from tests.model_folders import ModelFolders
 
 BODY: Final = {"prompt": "z", "max_tokens": 4, "ignore_eos": True}
@@ -87,6 +87,27 @@ def test_all_that_a_record_asks_for_is_in_its_one_line(
     assert asked["response"]["body"]["usage"]["completion_tokens"] == 16
 
 
+def test_a_reply_of_a_chat_is_that_of_the_command_line(
+    model: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """In the form of a chat's answers; without a limit a reply has at most 128 tokens."""
+    body = {"messages": [{"role": "user", "content": "zq"}], "max_tokens": 6, "ignore_eos": True}
+    chat = ask(body, url="/v1/chat/completions")
+    free = {**body, "max_tokens": None, "overflow": "slide"}
+    [first, second] = read(run(model, tmp_path, [chat, {**chat, "body": free}]))
+    options = ("--seed", "5", "-n", "6", "--ignore-eos", "--json")
+    with stdin_of(b"zq\n"):
+        shell = invoke("chat", "-m", model, *options)
+    answered = first["response"]["body"]
+    assert answered["object"] == "chat.completion"
+    assert answered["choices"][0]["message"] == {
+        "role": "assistant",
+        "content": json.loads(shell.stdout)["completion"],
+    }
+    assert answered["id"].startswith("chatcmpl-")
+    assert second["response"]["body"]["usage"]["completion_tokens"] > 16
+
+
 def test_without_a_limit_it_has_openais(model: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Unless the command line, nearer to the user, has another."""
     free = {"prompt": "z", "ignore_eos": True}
@@ -118,7 +139,8 @@ def test_a_beam_search_makes_all_its_completions(
 @pytest.mark.parametrize(
     ("record", "param", "told"),
     [
-        (ask(BODY, url="/v1/chat/completions"), "url", "expected /v1/completions, found '/v1/ch"),
+        (ask(BODY, url="/v1/embeddings"), "url", "or /v1/chat/completions, found '/v1/emb"),
+        (ask(BODY, url="/v1/chat/completions"), "prompt", "unknown field prompt"),
         (ask(BODY, method="GET"), "method", "expected POST, found 'GET'"),
         (ask(BODY, extra=1), "extra", "unknown field extra"),
         (ask(BODY, custom_id=7), "custom_id", "expected a text, found 7"),

@@ -12,12 +12,12 @@ import pytest
 
 from gpt2cli.config import OF_A_PROMPT, ModelConfig
 from gpt2cli.conversations.config import FormConfig
+from gpt2cli.conversations.replies import open_chat
 from gpt2cli.declarations import options_of
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.serve.config import ServeConfig
 from gpt2cli.serve.endpoints import Endpoints
 from gpt2cli.serve.guard import Guard, read_keys
-from gpt2cli.serve.run import open_chat
 from gpt2cli.serve.runner import Runner
 from gpt2cli.serve.service import Service
 from gpt2cli.serve.web import make_app
@@ -61,8 +61,8 @@ class Site:
         options["max_new_tokens"] = replace(options["max_new_tokens"], default=16)
         own = Settings(options, ({},)).with_model(model.stored.folder.generation_config)
         names = {model.stored.name, "alias"}
-        opening, load_own = open_chat(FormConfig(), model, Notes())
-        return Service(model, own, form, runner, opening, load_own, names)
+        chat = open_chat(FormConfig(), model.stored.folder, Notes().note)
+        return Service(model, own, form, runner, chat, names)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop."""
