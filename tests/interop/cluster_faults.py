@@ -9,17 +9,22 @@ import os
 import pathlib
 import random
 import resource
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Final
 
 import ray
 
+from gpt2cli.store.names import STARTER_FOLDER
 from tests.interop.cluster_runs import (
     Run,
     add_node,
+    blind_node,
     clustered,
     find_workers,
     joined,
@@ -29,6 +34,7 @@ from tests.interop.cluster_runs import (
 
 _KILLS: Final = 20
 _MB: Final = 1 << 20
+SENT: Final = pathlib.Path(tempfile.gettempdir()) / f"gpt2-cluster-{os.getuid()}"
 
 
 def kill_workers(run: Run) -> str:
@@ -152,26 +158,66 @@ def hang_worker(run: Run) -> str:
                 os.kill(pid, signal.SIGCONT)
 
 
+def lack_folder(run: Run) -> str:
+    """Let a node lack the model's folder: it is sent there."""
+    shutil.rmtree(SENT, ignore_errors=True)
+    with clustered(0) as cluster, blind_node(cluster, pathlib.Path(run.model)):
+        told = run.finish(run.start("out", "--cluster", cluster.address))
+    assert list(SENT.glob("*/model.onnx.data"))
+    return told
+
+
+def lack_hub_model(run: Run) -> str:
+    """Let a node lack a model of the hub, which it cannot reach: the other one does all."""
+    shutil.rmtree(SENT, ignore_errors=True)
+    hidden = (pathlib.Path(os.environ["HF_HOME"]), pathlib.Path(os.environ["XDG_CACHE_HOME"]))
+    with clustered(1) as cluster, blind_node(cluster, *hidden):
+        told = run.finish(run.start("out", "--cluster", cluster.address))
+    assert "going on without worker" in told, told
+    return told
+
+
 FAULTS: Final[dict[str, Callable[[Run], str]]] = {
     fault.__name__: fault
     for fault in (
         kill_workers, kill_node, add_one, replace_node, exhaust_memory, kill_driver,
-        interrupt_driver, fill_store, slow_worker, hang_worker,
+        interrupt_driver, fill_store, slow_worker, hang_worker, lack_folder, lack_hub_model,
     )
 }  # fmt: skip
 
 
+def make_run(folder: pathlib.Path, name: str) -> Run:
+    """Return the batch in which a fault is tried, with its models."""
+    if name == "lack_folder":
+        model = folder / "model"
+        if not model.exists():
+            command = [sys.executable, "-m", "gpt2cli", "export", "starter", str(model), "-q"]
+            subprocess.run(command, check=True)
+        return Run(folder, model=str(model))
+    if name == "lack_hub_model":
+        cached = pathlib.Path(os.environ["HF_HOME"]) / "hub" / "models--own--starter"
+        if not cached.exists():
+            shutil.copytree(STARTER_FOLDER, cached / "snapshots" / ("0" * 40))
+            (cached / "refs").mkdir()
+            (cached / "refs" / "main").write_text("0" * 40)
+        return Run(folder, model="own/starter")
+    return Run(folder, 1500 if name == "kill_workers" else 400, grows=name == "exhaust_memory")
+
+
 def main(folder: pathlib.Path, names: list[str]) -> None:
     """Try faults, and compare what is written with a run without a cluster."""
-    run = Run(folder, 0)
+    folder = folder.absolute()
+    caches = {"XDG_CACHE_HOME": str(folder / "cache"), "HF_HOME": str(folder / "hub")}
+    os.environ.update(caches, HF_HUB_OFFLINE="1")
+    before = None
     for name in names or FAULTS:
         for leftover in folder.glob("out*"):
             leftover.unlink()
-        records = 1500 if name == "kill_workers" else 400
-        if run.records != records:
-            run = Run(folder, records)
+        run = make_run(folder, name)
+        if run != before:
             run.write_input()
             run.finish(run.start("here"))
+        before = run
         began = time.monotonic()
         told = FAULTS[name](run)
         verdict = "the same bytes" if run.is_whole("out") else "OTHER BYTES"

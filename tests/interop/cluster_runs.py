@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,15 +24,16 @@ class Run:
     """A batch into a file, on a cluster or without one."""
 
     folder: pathlib.Path
-    records: int
-    options: Sequence[str] = ()
+    records: int = 400
+    grows: bool = False  # the last records take ten times as many tokens
+    model: str = "starter"
 
     @property
     def input(self) -> pathlib.Path:
         return self.folder / "in.jsonl"
 
     def command(self, out: str, *more: str) -> list[str]:
-        same = ("-m", "starter", "-n", "24", "--seed", "5", "--stats", *self.options)
+        same = ("-m", self.model, "-n", "24", "--seed", "5", "--stats")
         return [
             *(sys.executable, "-m", "gpt2cli", "batch", str(self.input)),
             *("-o", str(self.folder / out), *same, *more),
@@ -41,12 +42,16 @@ class Run:
     def write_input(self) -> None:
         """Of several lengths, one that has samples, and one that is bad."""
         lines = [
-            f'{{"prompt": "Once upon a time {n}", "max_new_tokens": {4 + 7 * n % 40}, '
+            f'{{"prompt": "Once upon a time {n}", "max_new_tokens": {self._count_tokens(n)}, '
             f'"samples": {1 + (n % 10 == 3)}}}\n'
             for n in range(self.records)
         ]
         lines[len(lines) // 2] = "{bad\n"
         self.input.write_text("".join(lines))
+
+    def _count_tokens(self, number: int) -> int:
+        few = 4 + 7 * number % 40
+        return 10 * few if self.grows and number > self.records * 0.7 else few
 
     def start(self, out: str, *more: str) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(
@@ -89,6 +94,31 @@ def clustered(nodes: int, **head: Any) -> Iterator[Cluster]:
 
 def add_node(cluster: Cluster, **more: Any) -> Any:
     return cluster.add_node(num_cpus=1, object_store_memory=_STORE, **more)
+
+
+@contextlib.contextmanager
+def blind_node(cluster: Cluster, *hidden: pathlib.Path) -> Iterator[None]:
+    """Give a node more, which finds these folders empty (unshare, mount); it is left at the end."""
+    mounts = "".join(f"mount -t tmpfs none {path} && " for path in hidden)
+    ray_start = f"{sys.executable} -m ray.scripts.scripts start --block --address={cluster.address}"
+    line = f"{mounts} exec {ray_start} --num-cpus=1 --object-store-memory={_STORE}"
+    process = subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        joined(cluster)
+        before = count_nodes()
+        wait_for(lambda: count_nodes() > before, 60)
+        ray.shutdown()
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def count_nodes() -> int:
+    """Return how many nodes with cores the cluster has that this process has joined."""
+    return sum(node["Alive"] and "CPU" in node["Resources"] for node in ray.nodes())
 
 
 def find_workers() -> list[int]:

@@ -6,7 +6,8 @@ once, after those of all records before it.
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from gpt2cli.batch.cluster.messages import Event, Gone, Parcel, Ready, Refused, Reply, pack
@@ -27,6 +28,7 @@ _MOST_STARTS: Final = 25
 _WEIGHT: Final = 0.05  # of a record in the mean time that records take
 _LATE: Final = 3.0  # times as long as usual: then an idle worker runs a record too
 _LATE_SECONDS: Final = 1.0
+_OLDEST: Final = 256  # records that are looked at for that
 _MOMENT: Final = 0.05  # seconds: so long new input may wait while workers run
 
 
@@ -47,6 +49,8 @@ class Dispatcher:
         self._admit = admit
         self._clock = clock
         self.states: dict[int, WorkerState] = {}
+        self._listening: set[int] = set()  # workers that can be given records now
+        self._window = _FEWEST_READ  # how many records may be read and not written
         self._jobs: dict[int, Job] = {}
         self._queue: deque[int] = deque()  # records that no worker has
         self._order: deque[int] = deque()  # records that are not written
@@ -107,11 +111,13 @@ class Dispatcher:
             self._give_up(worker, reason)
             return
         state = self.states.setdefault(worker, WorkerState(ready))
-        state.ready, state.up, state.waiting = ready, True, False
+        state.ready, state.up = ready, True
+        self._listening.add(worker)
+        self._count_window()
 
     def _take(self, worker: int, reply: Reply) -> None:
         state = self.states[worker]
-        state.waiting = False
+        self._listening.add(worker)
         for lines in reply.done:
             self._finish(state, lines)
         if reply.done:
@@ -148,7 +154,8 @@ class Dispatcher:
         self._workers.restart(worker)
 
     def _give_back(self, state: WorkerState, worker: int, reason: str) -> None:
-        state.up = state.waiting = False
+        state.up = False
+        self._listening.discard(worker)
         lost = sorted(state.running, reverse=True)
         state.running.clear()
         for index in lost:
@@ -167,15 +174,19 @@ class Dispatcher:
         state = self.states.pop(worker, None)
         if state is not None:
             self._give_back(state, worker, reason)
+            self._count_window()
         left = self._workers.drop(worker)
         if for_all or not left:
             raise ModelError(f"no worker can run: {reason}")
         self._note(f"going on without worker {worker}: {reason}")
 
+    def _count_window(self) -> None:
+        slots = sum(state.ready.slots for state in self.states.values())
+        self._window = max(_FEWEST_READ, _WINDOW_PER_SLOT * slots)
+
     def _read(self, source: Source) -> None:
         """Read records while there is room for a good part of all that may be there."""
-        slots = sum(state.ready.slots for state in self.states.values())
-        window = max(_FEWEST_READ, _WINDOW_PER_SLOT * slots)
+        window = self._window
         if len(self._order) > window - window // 4 or self._bytes > _MOST_BYTES:
             return
         read: list[Parcel] = []
@@ -193,17 +204,27 @@ class Dispatcher:
         self._queue.extend(index for index, _ in read)
 
     def _send(self) -> None:
-        listening = [(w, state) for w, state in self.states.items() if state.listens]
+        listening = [(worker, self.states[worker]) for worker in self._listening]
         with_room = sum(state.room > 0 for _, state in listening)
         # All get a part where there are too few for all, as at the end.
         share = -(-len(self._queue) // max(1, with_room))
+        idle = []
         for worker, state in listening:
             count = min(state.room, share, len(self._queue))
             chosen = [self._queue.popleft() for _ in range(count)]
-            if not chosen and not state.running:
-                chosen = self._find_late(state.room)
             if chosen or state.running:
                 self._give(worker, state, chosen)
+            else:
+                idle.append((worker, state))
+        if idle and self._jobs:
+            self._help(idle)
+
+    def _help(self, idle: Iterable[tuple[int, WorkerState]]) -> None:
+        late = self._find_late()
+        for worker, state in idle:
+            if late:
+                self._give(worker, state, late[: state.room])
+                del late[: state.room]
 
     def _give(self, worker: int, state: WorkerState, chosen: Sequence[int]) -> None:
         for index in chosen:
@@ -211,23 +232,21 @@ class Dispatcher:
             job.workers.add(worker)
             job.given = self._clock()
         state.running.update(chosen)
-        state.waiting = True
+        self._listening.discard(worker)
         self._workers.send(worker, [self._jobs[index].parcel for index in chosen])
 
-    def _find_late(self, most: int) -> list[int]:
-        """Return the oldest records that only one worker has, for longer than usual.
+    def _find_late(self) -> list[int]:
+        """Return those of the oldest records that only one worker has, for longer than usual.
 
-        So a machine that is slow, or hangs, holds up no other one.
+        So a machine that is slow, or hangs, holds up no other one for long.
         """
         before = self._clock() - max(_LATE_SECONDS, _LATE * self._usual)
-        late = []
-        for index in self._order:
-            job = self._jobs.get(index)
-            if job is not None and len(job.workers) == 1 and job.given < before:
-                late.append(index)
-                if len(late) == most:
-                    break
-        return late
+        oldest = ((i, self._jobs.get(i)) for i in islice(self._order, _OLDEST))
+        return [
+            index
+            for index, job in oldest
+            if job is not None and len(job.workers) == 1 and job.given < before
+        ]
 
     def _write(self, show: Callable[[Line], None]) -> None:
         while self._order and (lines := self._finished.pop(self._order[0], None)) is not None:

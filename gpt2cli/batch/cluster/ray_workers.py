@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -53,13 +54,14 @@ class RayWorkers:
         self._actors: dict[int, Any] = {}
         self._pending: dict[Any, int] = {}  # what was asked of a worker -> its number
         self._sent_to: set[str] = set()  # machines that were sent the model's folder
+        self._lacking: Counter[int] = Counter()  # how often each worker asked for it
         self._made = 0
         self._dead: set[int] = set()  # workers that Ray begins anew by itself
         self._grows_at = 0.0
         self._grow()
         if not self._actors:
             gpus = f" and {config.gpus_per_worker:g} GPUs" if config.gpus_per_worker else ""
-            expected = f"a machine with {cpus} free CPUs{gpus} in the cluster, for one worker"
+            expected = f"a machine of {cpus} CPU cores{gpus} in the cluster, for one worker"
             raise UsageError(option="cluster", expected=expected, found="none")
 
     def send(self, worker: int, parcels: Sequence[Parcel]) -> None:
@@ -131,8 +133,12 @@ class RayWorkers:
     def _send_folder(self, worker: int, node: str) -> Event | None:
         """Send the model's folder to a machine, once, and let its worker open it."""
         actor = self._actors[worker]
+        self._lacking[worker] += 1
+        if self._lacking[worker] > _MOST_STARTS:
+            return Refused(f"{node}: the model's folder does not arrive there")
         try:
-            if node not in self._sent_to:
+            # Another worker of the machine may have asked while it was on its way.
+            if node not in self._sent_to or self._lacking[worker] > 1:
                 for piece in read_pieces(self._setup.stored.folder):
                     self._ray.get(actor.receive.remote(piece))
                 self._ray.get(actor.finish_folder.remote())

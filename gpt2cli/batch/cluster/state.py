@@ -51,8 +51,7 @@ class WorkerState:
     """A worker as the driver knows it."""
 
     ready: Ready
-    up: bool = True  # it can be given records
-    waiting: bool = False  # for its reply
+    up: bool = True
     running: set[int] = field(default_factory=set)  # records that it has not finished
     restarts: int = 0
     records: int = 0
@@ -63,11 +62,6 @@ class WorkerState:
     def rate(self) -> float:
         """Its tokens per second since it was first ready."""
         return self.tokens / max(time.monotonic() - self.began, 1e-9)
-
-    @property
-    def listens(self) -> bool:
-        """Whether it can be given records now."""
-        return self.up and not self.waiting
 
     @property
     def room(self) -> int:

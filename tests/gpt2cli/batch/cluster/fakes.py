@@ -84,8 +84,10 @@ class FakeWorkers:
             heapq.heappush(state.slots_free, end)
             heapq.heappush(state.ends, (end, index))
         if state.speed:
-            first = max(self.now, state.ends[0][0])
-            self._plan(min(first, self.now + _SILENCE), worker, lambda: self._reply(state))
+            count = min(len(state.ends), self._slots // 4 + 1)  # which are worth telling
+            told = heapq.nsmallest(count, state.ends)[-1][0]
+            at = max(self.now, min(told, self.now + _SILENCE))
+            self._plan(at, worker, lambda: self._reply(state))
 
     def wait(self, seconds: float) -> Sequence[tuple[int, Event]]:
         until = self.now + seconds

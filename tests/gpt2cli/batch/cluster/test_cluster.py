@@ -144,7 +144,7 @@ def test_a_cluster_without_room_for_a_worker_is_refused(
 ) -> None:
     result = run(model, tmp_path, "--cluster", "local", "--cpus-per-worker", "2")
     assert result.exit_code == 2
-    told = "--cluster: expected a machine with 2 free CPUs in the cluster, for one worker"
+    told = "--cluster: expected a machine of 2 CPU cores in the cluster, for one worker"
     assert error_line(result).startswith(told)
 
 
