@@ -52,11 +52,21 @@ def ask(address: str, **fields: Any) -> tuple[int, str]:
         return response.status, response.read().decode()
 
 
+def send_garbage(address: str) -> None:
+    """Send what is no HTTP, half a request, and nothing at all."""
+    host, port = address.removeprefix("http://").split(":")
+    for garbage in (b"\x16\x03\x01\x00\xff\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\n", b""):
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(garbage)
+
+
 def test_a_server_gives_the_text_of_generate_and_ends_quietly(program: Program) -> None:
+    """Whatever else it was sent before."""
     options = ["Once upon", "-m", "starter", "--seed", "6", "-n", "30", "--no-echo", "-q"]
     expected = program.run("generate", *options).out.decode()
     with serving(program, "--port", "0") as (process, address):
         assert not address.endswith(":0")
+        send_garbage(address)
         fields: dict[str, Any] = {"prompt": "Once upon", "seed": 6, "max_tokens": 30}
         status, answer = ask(address, **fields)
         assert (status, json.loads(answer)["choices"][0]["text"] + "\n") == (200, expected)
@@ -116,10 +126,8 @@ def test_ctrl_c_lets_a_stream_finish_within_the_grace_and_a_second_one_ends_it(
 def test_a_unix_socket_is_its_owners_and_is_gone_at_the_end(
     program: Program, tmp_path: pathlib.Path
 ) -> None:
-    """One that a killed server left is replaced; one in use is not, and no file is."""
+    """It answers there as it does at a port."""
     path = tmp_path / "socket"
-    with socket.socket(socket.AF_UNIX) as stale:
-        stale.bind(str(path))
     with serving(program, "--unix", str(path)) as (process, address):
         assert address == f"unix:{path}"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -127,15 +135,9 @@ def test_a_unix_socket_is_its_owners_and_is_gone_at_the_end(
             client.connect(str(path))
             client.sendall(b"GET /health HTTP/1.0\r\n\r\n")
             assert read_all(client).endswith(b'{"status":"ready"}')
-        second = program.run("serve", "-m", "starter", "--unix", str(path))
-        assert (second.code, "Address already in use" in second.err) == (1, True)
-        assert path.exists()
         process.send_signal(signal.SIGTERM)
         assert finish(process) == Finished(0, b"", "")
     assert not path.exists()
-    path.write_text("a file")
-    assert program.run("serve", "-m", "starter", "--unix", str(path)).code == 1
-    assert path.read_text() == "a file"
 
 
 def read_all(client: socket.socket) -> bytes:
@@ -143,26 +145,3 @@ def read_all(client: socket.socket) -> bytes:
     while part := client.recv(1 << 16):
         parts.append(part)
     return b"".join(parts)
-
-
-def test_a_port_in_use_is_an_error_of_one_line(program: Program) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        done = program.run("serve", "-m", "starter", "--port", port)
-    assert done.code == 1
-    assert (
-        done.err
-        == f"gpt2: error: cannot listen at 127.0.0.1, port {port}: Address already in use\n"
-    )
-
-
-def test_garbage_is_answered_and_the_server_goes_on(program: Program) -> None:
-    """What is no HTTP, half a request, and nothing at all."""
-    with serving(program, "--port", "0") as (process, address):
-        host, port = address.removeprefix("http://").split(":")
-        for garbage in (b"\x16\x03\x01\x00\xff\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\n", b""):
-            with socket.create_connection((host, int(port))) as client:
-                client.sendall(garbage)
-        assert ask(address, prompt="x", max_tokens=1)[0] == 200
-        process.send_signal(signal.SIGTERM)
-        assert finish(process) == Finished(0, b"", "")
