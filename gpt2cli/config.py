@@ -11,7 +11,18 @@ from enum import StrEnum
 from typing import Any, Final
 
 from gpt2cli.declarations import check_ranges, option, setting
-from gpt2cli.option_kinds import BIAS, DEVICE, FILE, NAME, PATTERN, SCHEMA, TEXT, Range, one_of
+from gpt2cli.option_kinds import (
+    BIAS,
+    DEVICE,
+    FILE,
+    NAME,
+    PATTERN,
+    SCHEMA,
+    SERVER,
+    TEXT,
+    Range,
+    one_of,
+)
 from gpt2cli.option_rules import check_together, given_constraints
 
 # The panels of --help.
@@ -89,6 +100,12 @@ class ModelConfig(Group):
         None, "CPU threads.", MODEL, within=Range(1, 1024), usual="all cores"
     )
     offline: bool = setting(False, "Never use the network.", MODEL, off="only if needed")
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What names the model, for JSON: words, whatever they mean now."""
+        named = {"model": self.model, "revision": self.revision, "step": self.step}
+        return {**named, "adapter": list(self.adapter)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,6 +383,22 @@ class ReportConfig(Group):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig(Group):
+    """Which server does the work, in place of this process."""
+
+    server: str = setting(
+        "off", "Let a running `gpt2 serve` do the work, if its model is the one that is asked for: "
+        "the output is the same, without the time to load. --threads and --draft are its own.",
+        MODEL, kind=SERVER, off="off: this process",
+    )  # fmt: skip
+
+    @property
+    def on(self) -> bool:
+        """Whether there is one."""
+        return self.server != "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PresetConfig(Group):
     """Which of the user's presets is taken."""
 
@@ -414,7 +447,7 @@ OF_A_PROMPT: Final = (
 )  # fmt: skip
 # The options that the environment and the config file can hold, as far as they are a `setting`.
 SETTABLE: Final = (
-    ModelConfig, DraftConfig, SamplingConfig, SeedConfig, BeamConfig, PromptConfig,
+    ModelConfig, DraftConfig, ServerConfig, SamplingConfig, SeedConfig, BeamConfig, PromptConfig,
     GenerationConfig, ConstraintConfig, ReportConfig,
 )  # fmt: skip
 

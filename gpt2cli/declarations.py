@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from export.small_files import ReadError, parse_json
 from gpt2cli.errors import UsageError, shorten
-from gpt2cli.option_kinds import BIAS, BY_TYPE, SWITCH, WHOLE, Kind, Range, unescape
+from gpt2cli.option_kinds import BIAS, BY_TYPE, SCHEMA, SWITCH, WHOLE, Kind, Range, unescape
 
 # The largest number allowed: it excludes infinity, and integers of a JSON record that no float can
 # hold. (NaN fails any comparison.)
@@ -123,6 +123,12 @@ class Option:
             return self.check(tuple(pairs))
         values = value if isinstance(value, list) else [value]
         return self.check(tuple(self._convert(self.kind.read, one, wanted) for one in values))
+
+    def as_json(self, value: Any) -> Any:
+        """Return a value as JSON has it, for `read`."""
+        if self.kind is SCHEMA:
+            return parse_json(value)
+        return dict(value) if self.kind is BIAS else value
 
     def check(self, value: Any) -> Any:
         """Return the value, if it is within the range.

@@ -9,7 +9,8 @@ Gpt2Error                a known failure: one line, exit code 1
 ├── PackageError         an optional package is not installed
 ├── DeviceError          the device asked for cannot run the model
 │   └── DeviceFullError  its memory is full
-└── OutputError          the result cannot be written
+├── OutputError          the result cannot be written
+└── ServerError          the server that was asked cannot be reached, refuses, or is lost
 """
 
 import re
@@ -153,6 +154,10 @@ class DeviceFullError(DeviceError):
 
 class OutputError(Gpt2Error):
     """The result cannot be written."""
+
+
+class ServerError(Gpt2Error):
+    """The server that was asked cannot be reached, refuses, or is lost."""
 
 
 def _fill(template: str, spell: Spelling) -> str:

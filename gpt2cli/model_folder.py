@@ -125,7 +125,7 @@ class ModelFolder:
             for name, (_, sha256) in self.files.items()
             if name == "config.json" or name.endswith(".data")
         }
-        return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()[:16]
+        return _digest(hashes)
 
     def find_damage(self) -> str | None:
         """Read every file and return which differ from the recorded hashes."""
@@ -138,6 +138,15 @@ class ModelFolder:
             if found != sha256:
                 return f"{name} is damaged: its sha256 is not the recorded one"
         return None
+
+
+def digest_source(source: Mapping[str, Any]) -> str:
+    """Return 16 hexadecimal digits of what a model was made of, which tell no path to others."""
+    return _digest(source)
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def is_model_folder(path: Path) -> bool:

@@ -75,6 +75,13 @@ def _parse_device(text: str) -> str:
     return text
 
 
+def _parse_server(text: str) -> str:
+    is_url = re.fullmatch(r"https?://[^/?#@\s]+(/[^?#\s]*)?", text)
+    if not (text == "off" or is_url or (text.startswith("unix:") and text != "unix:")):
+        raise ValueError
+    return text
+
+
 def _parse_bias(text: str) -> tuple[str, float]:
     token, equals, bias = text.rpartition("=")  # the last: the token may be or hold one
     if not equals:
@@ -114,6 +121,10 @@ BIAS: Final = Kind(
 DEVICE: Final = Kind(
     "auto, cpu, cuda or cuda:N", _parse_device, (str,), "auto|cpu|cuda|cuda:N",
     choices=("auto", "cpu", "cuda"), convert=_parse_device,
+)  # fmt: skip
+SERVER: Final = Kind(
+    "off, http://HOST:PORT or unix:FILE", _parse_server, (str,), "URL|unix:FILE|off",
+    convert=_parse_server,
 )  # fmt: skip
 BY_TYPE: Final = {bool: SWITCH, int: WHOLE, float: NUMBER, Path: FILE}
 

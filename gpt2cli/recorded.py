@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
-from export.small_files import parse_json
 from gpt2cli.config import (
     BeamConfig,
     ConstraintConfig,
@@ -19,7 +18,6 @@ from gpt2cli.declarations import options_of
 from gpt2cli.errors import PromptError, UsageError, shorten
 from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.model_folder import ModelShape
-from gpt2cli.option_kinds import BIAS, SCHEMA
 from gpt2cli.tokenizer import Tokenizer
 
 # The options that a text depends on. How many samples there are, and what records tell of them,
@@ -36,16 +34,10 @@ def describe_options(request: Request) -> dict[str, Any]:
     values = values_of(*groups)
     values |= {"allow_special": request.allow_special, "heal": request.heal}
     return {
-        field: _describe(values[field], option.kind)
+        field: option.as_json(values[field])
         for field, option in _OPTIONS.items()
         if values[field] != option.default
     }
-
-
-def _describe(value: Any, kind: Any) -> Any:
-    if kind is SCHEMA:
-        return parse_json(value)
-    return dict(value) if kind is BIAS else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

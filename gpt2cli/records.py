@@ -1,11 +1,9 @@
 """The JSON record of one sample, as `generate --json` and `batch` write it."""
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import metadata
-from typing import Any, Final
+from typing import Any
 
 from gpt2cli.generation.interfaces import Finish
 from gpt2cli.generation.requests import Request
@@ -15,8 +13,6 @@ from gpt2cli.recorded import describe_options
 from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
 from gpt2cli.spelling import describe_piece
 from gpt2cli.tokenizer import Tokenizer
-
-_HALF_PAIR: Final = re.compile("[\ud800-\udfff]")
 
 
 def make_record(
@@ -86,16 +82,6 @@ def make_error_record(
         "versions": describe_versions(model),
         "error": error,
     }
-
-
-def format_record(record: dict[str, Any]) -> str:
-    """Return a record as one line of JSON, with its newline.
-
-    Half of a surrogate pair, which an input record may have, becomes U+FFFD: UTF-8 cannot write it,
-    and readers of JSON stop at its escape.
-    """
-    line = json.dumps(record, ensure_ascii=False) + "\n"
-    return _HALF_PAIR.sub("\ufffd", line)
 
 
 def _describe_adapters(adapters: Sequence[MergedAdapter]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from gpt2cli.openai.chatting import ChatAsk, ChatHost, read_chat_ask
 from gpt2cli.openai.faults import Fault, explain
 from gpt2cli.openai.pieces import Piece
 from gpt2cli.openai.replies import ChatAnswer
-from gpt2cli.records import format_record
+from gpt2cli.record_lines import format_record
 from gpt2cli.resumable.input import digest
 
 # Of a completion where nothing was said; OpenAI's default, not that of the table.

@@ -5,9 +5,11 @@ from typing import Any, Final
 from gpt2cli.batch.asked import Asked, answer
 from gpt2cli.batch.items import BatchItem
 from gpt2cli.batch.results import Result
+from gpt2cli.generation.interfaces import Finish
 from gpt2cli.loading import LoadedModel
 from gpt2cli.options import spell_flag
-from gpt2cli.records import format_record, make_error_record, make_record
+from gpt2cli.record_lines import format_record
+from gpt2cli.records import make_error_record, make_record
 from gpt2cli.resumable.input import Line
 from gpt2cli.terminal.statistics import describe_cut, describe_ending
 
@@ -21,7 +23,6 @@ def make_line(result: Result, model: LoadedModel, *, as_text: bool) -> Line:
     item, finish = result.item, result.finish
     if item.asked is not None:
         return _make_answer(result, item.asked, model)
-    cuts = [] if finish is None else describe_cut(finish, model.engine.shape.n_positions)
     return Line(
         index=item.index,
         sample=result.sample,
@@ -29,7 +30,7 @@ def make_line(result: Result, model: LoadedModel, *, as_text: bool) -> Line:
         text=format_as_text(result) if as_text else format_as_record(result, model),
         error=result.error,
         tokens=0 if finish is None else finish.completion_tokens,
-        cuts=tuple(cuts),
+        cuts=tuple([] if finish is None else _find_cuts(finish, model)),
         hints=tuple(_find_hints(item)),
     )
 
@@ -39,6 +40,11 @@ def _make_answer(result: Result, asked: Asked, model: LoadedModel) -> Line:
     text, error = answer(asked, pieces, model, index=item.index, record=item.digest)
     made = sum(piece.finish.completion_tokens for piece in pieces if piece.finish is not None)
     return Line(item.index, 0, item.digest, text, error, tokens=made)
+
+
+def _find_cuts(finish: Finish, model: LoadedModel) -> list[str]:
+    cut, limit = finish.truncated_prompt_tokens, model.engine.shape.n_positions
+    return describe_cut(cut, prompt_tokens=finish.prompt_tokens, n_positions=limit)
 
 
 def _find_hints(item: BatchItem) -> list[str]:

@@ -21,7 +21,8 @@ from gpt2cli.generation.loop import generate
 from gpt2cli.generation.requests import PreparedRequest, Request
 from gpt2cli.loading import LoadedModel, load_model
 from gpt2cli.machine import find_cpu_name, read_peak, reset_peak
-from gpt2cli.records import describe_model, format_record
+from gpt2cli.record_lines import format_record
+from gpt2cli.records import describe_model
 from gpt2cli.terminal.notes import Notes
 from gpt2cli.terminal.statistics import describe_conditions
 from gpt2cli.terminal.tables import format_table

@@ -10,8 +10,9 @@ from gpt2cli.conversations.conversation import SessionFile
 from gpt2cli.errors import ConversationError, Gpt2Error
 from gpt2cli.generation.interfaces import FinishReason
 from gpt2cli.loading import LoadedModel
+from gpt2cli.record_lines import format_record
 from gpt2cli.recorded import describe_context
-from gpt2cli.records import format_record, make_record
+from gpt2cli.records import make_record
 from gpt2cli.terminal.interrupt import ctrl_c_as_flag, signals_held_back
 from gpt2cli.terminal.notes import Notes, write_error
 from gpt2cli.terminal.result import ResultWriter
@@ -129,7 +130,8 @@ class Dialogue:
         if exchange.finish is None:
             return  # interrupted before anything was made: there is no turn
         self.last = exchange
-        for line in describe_cut(exchange.finish, self.chat.n_positions):
+        cut, of = exchange.finish.truncated_prompt_tokens, exchange.finish.prompt_tokens
+        for line in describe_cut(cut, prompt_tokens=of, n_positions=self.chat.n_positions):
             self.notes.note(line)
         if self.source.on_terminal and exchange.finish.reason is FinishReason.LENGTH:
             limit = exchange.request.generation.max_new_tokens

@@ -4,9 +4,17 @@ from typing import Annotated
 
 import typer
 
-from gpt2cli.config import OF_A_PROMPT, DraftConfig, ModelConfig, PresetConfig, ReportConfig
+from gpt2cli.config import (
+    OF_A_PROMPT,
+    DraftConfig,
+    ModelConfig,
+    PresetConfig,
+    ReportConfig,
+    ServerConfig,
+)
 from gpt2cli.errors import UsageError
 from gpt2cli.generate.config import InputOutput
+from gpt2cli.generate.showing import Samples, show
 from gpt2cli.options import takes
 from gpt2cli.settings import Settings
 from gpt2cli.terminal.notes import Notes
@@ -14,7 +22,9 @@ from gpt2cli.terminal.result import open_result, refuse_overwriting
 from gpt2cli.text_input import Stdin, find_stdin, read_texts
 
 
-@takes(*OF_A_PROMPT, InputOutput, PresetConfig, ReportConfig, ModelConfig, DraftConfig)
+@takes(
+    *OF_A_PROMPT, InputOutput, PresetConfig, ReportConfig, ModelConfig, DraftConfig, ServerConfig
+)
 def generate(
     *,
     prompt: Annotated[
@@ -48,6 +58,18 @@ def generate(
         [text] = read_texts("prompt", prompt, files, stdin=source, example=example)
         refuse_overwriting(io.output, files, stdin=stdin)
         with open_result(io.output) as writer:
-            from gpt2cli.generate.run import run  # heavy: not for --help or a bad prompt
+            samples = _get_ready(text.text, settings, io, notes)
+            show(samples, text.text, settings, io=io, notes=notes, writer=writer)
 
-            run(text.text, settings, io, notes, writer)
+
+def _get_ready(prompt: str, settings: Settings, io: InputOutput, notes: Notes) -> Samples:
+    server = settings.make(ServerConfig)
+    if server.on:
+        from gpt2cli.generate.calling import find_address, read_key  # not for --help
+        from gpt2cli.generate.remote import ask_server
+
+        address, key = find_address(server.server), read_key(io.api_key_file)
+        return ask_server(prompt, settings, address, key, listener=notes)
+    from gpt2cli.generate.run import get_ready  # heavy: not for --help or a bad prompt
+
+    return get_ready(prompt, settings, listener=notes)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpt2cli.config import REPORT, file_option, json_option, output_option, stdin_option
+from gpt2cli.config import MODEL, REPORT, file_option, json_option, output_option, stdin_option
 from gpt2cli.declarations import option
 from gpt2cli.option_kinds import TEXT
 
@@ -25,3 +25,7 @@ class InputOutput:
     )  # fmt: skip
     json: bool = json_option("Print one JSON record per sample, not text.")
     output: Path | None = output_option()
+    api_key_file: Path | None = option(
+        None, "With --server: read the key that it wants from FILE, the first line.", MODEL,
+        usual="what GPT2_API_KEY holds, or none",
+    )  # fmt: skip

@@ -1,7 +1,6 @@
 """What the loop needs of its surroundings, and what it gives: chunks and counts."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -150,19 +149,4 @@ class Chunk:
     finish: Finish | None = None
     # Drawn since the last chunk, if logprobs are asked for; the text of the last ones may follow.
     logprobs: tuple[TokenLogprob, ...] = ()
-
-
-def in_sample_order(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Yield one request's chunks sample by sample: the first at once, later ones when it is done.
-
-    Nothing is lost or joined; what must wait is kept in memory.
-    """
-    waiting: dict[int, list[Chunk]] = defaultdict(list)
-    current = 0
-    for chunk in chunks:
-        waiting[chunk.sample].append(chunk)
-        while ready := waiting.pop(current, None):
-            yield from ready
-            if ready[-1].finish is None:
-                break
-            current += 1
+    drawn: int = 0  # tokens of the sample so far

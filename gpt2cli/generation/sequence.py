@@ -146,7 +146,7 @@ class TokenSequence:
                 error=self._error,
                 logprobs=None if self._top is None else tuple(self._logprobs),
             )
-        return Chunk(self.index, self._number, text, finish, new)
+        return Chunk(self.index, self._number, text, finish, new, self._drawn)
 
     def _check_limits(self) -> None:
         if self._drawn >= self._config.max_new_tokens:

@@ -56,6 +56,11 @@ class Ask:
     form: Form
     names: Mapping[str, str]  # what the client calls the options, by their fields
 
+    @property
+    def scored(self) -> int | None:
+        """How many alternatives of the prompts' tokens are wanted; None: no scores are."""
+        return self.form.scored
+
 
 class Host(Protocol):
     """What answers a request."""

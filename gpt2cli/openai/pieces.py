@@ -25,3 +25,7 @@ class Piece:
     text: str = ""
     tokens: list[TokenLogprob] = field(default_factory=list)
     finish: Finish | None = None
+    drawn: int = 0  # tokens of the whole sample so far
+
+
+Results = tuple[Sequence[Scores], Sequence[Piece]]

@@ -12,8 +12,9 @@ from gpt2cli.generation.interfaces import Counts
 from gpt2cli.generation.loop import Loop
 from gpt2cli.generation.requests import PreparedRequest
 from gpt2cli.loading import LoadedModel, load_model
+from gpt2cli.record_lines import format_record
 from gpt2cli.recorded import prepare_again
-from gpt2cli.records import describe_versions, format_record
+from gpt2cli.records import describe_versions
 from gpt2cli.replay.config import ReplayConfig
 from gpt2cli.replay.reading import Recorded, read_records
 from gpt2cli.replay.verdicts import Verdict, compare, describe_change

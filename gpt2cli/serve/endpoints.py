@@ -1,35 +1,41 @@
 """The endpoints: each takes a request and answers it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Executor
 from contextlib import aclosing
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gpt2cli.errors import Gpt2Error
+from gpt2cli.loading import LoadedModel
+from gpt2cli.model_folder import digest_source
 from gpt2cli.openai.answers import Answer
 from gpt2cli.openai.asking import Ask, read_ask
 from gpt2cli.openai.chatting import read_chat_ask
 from gpt2cli.openai.faults import Fault, explain
-from gpt2cli.openai.fields import read_object
-from gpt2cli.openai.pieces import Piece, Scores
+from gpt2cli.openai.fields import Fields, read_object
+from gpt2cli.openai.pieces import Results
 from gpt2cli.openai.replies import ChatAnswer
 from gpt2cli.serve.http import EventStream, JSONAnswer, read_body, wait_until_gone
 from gpt2cli.serve.jobs import Job
 from gpt2cli.serve.metrics import CONTENT_TYPE, Metrics
 from gpt2cli.serve.offered import describe_options
+from gpt2cli.serve.own import LineStream, OwnAsk, read_identity, read_own, tell_error, tell_own
 from gpt2cli.serve.service import Service
 from gpt2cli.serve.tokenizing import detokenize, tokenize
 
 PATHS: Final = (
     *("/", "/options", "/health", "/metrics", "/tokenize", "/detokenize"),
     *("/v1/models", "/v1/completions", "/v1/chat/completions"),
+    *("/gpt2/generate", "/gpt2/cancel"),
 )
 
 T = TypeVar("T")
-Results = tuple[Sequence[Scores], Sequence[Piece]]
+A = TypeVar("A", Ask, OwnAsk)
 Begin = Callable[[bytes, Service], tuple[Ask, Answer]]
 
 
@@ -41,6 +47,7 @@ class Endpoints:
         self.service: Service | None = None  # None: the model is loading
         self.metrics = Metrics(PATHS)
         self._executor = executor
+        self._own: WeakValueDictionary[str, Job] = WeakValueDictionary()  # by their clients' names
 
     async def health(self, request: Request) -> Response:
         """Tell whether the model is there."""
@@ -92,13 +99,7 @@ class Endpoints:
 
     async def _make(self, request: Request, begin: Begin) -> Response:
         service = self._find_service()
-        data = await read_body(request)
-        with service.runner.place() as submit:
-            ask, answer = await self._run(begin, data, service)
-            job = Job(ask.prompts, scored=ask.form.scored)
-            submit(job)
-        watcher = asyncio.create_task(self._watch(request, job, service))
-        results = _follow(job, service, watcher)
+        (ask, answer), _, results = await self._begin(request, begin, service)
         first = await anext(results)  # what is wrong by then still has a status of its own
         if ask.form.stream:
             return EventStream(_stream(answer, first, results))
@@ -107,6 +108,39 @@ class Endpoints:
             async for some in results:
                 answer.add(*some)
         return JSONAnswer(answer.finish())
+
+    async def generate(self, request: Request) -> Response:
+        """Complete a prompt for `gpt2 generate --server`."""
+        try:
+            service = self._find_service()
+            (ask, model), job, results = await self._begin(request, _begin_own, service)
+            if ask.identity:
+                self._own[ask.identity] = job
+            first = await anext(results)
+        except (Fault, Gpt2Error) as error:
+            fault = explain(error)
+            return JSONAnswer(tell_error(error), fault.status, fault.headers)
+        return LineStream(tell_own(ask, model, first, results))
+
+    async def cancel(self, request: Request) -> Response:
+        """End what `gpt2 generate --server` has begun, with what there is."""
+        service = self._find_service()
+        identity = read_identity(Fields(read_object(await read_body(request)), {}))
+        job = self._own.get(identity)
+        if job is not None:
+            service.runner.withdraw(job)
+        return JSONAnswer({"cancelled": job is not None})
+
+    async def _begin(
+        self, request: Request, begin: Callable[[bytes, Service], tuple[A, T]], service: Service
+    ) -> tuple[tuple[A, T], Job, AsyncGenerator[Results]]:
+        data = await read_body(request)
+        with service.runner.place() as submit:
+            begun = await self._run(begin, data, service)
+            job = Job(begun[0].prompts, scored=begun[0].scored)
+            submit(job)
+        watcher = asyncio.create_task(self._watch(request, job, service))
+        return begun, job, _follow(job, service, watcher)
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         loop = asyncio.get_running_loop()
@@ -132,6 +166,10 @@ def _begin_reply(data: bytes, service: Service) -> tuple[Ask, Answer]:
     return ask, ChatAnswer(ask, service.model)
 
 
+def _begin_own(data: bytes, service: Service) -> tuple[OwnAsk, LoadedModel]:
+    return read_own(data, service), service.model
+
+
 def describe_model(service: Service) -> dict[str, Any]:
     """Return a model as OpenAI's API lists it, and what else clients want to know."""
     stored, engine = service.model.stored, service.model.engine
@@ -144,6 +182,11 @@ def describe_model(service: Service) -> dict[str, Any]:
         "precision": stored.folder.precision,
         "device": str(engine.device),
         "fingerprint": stored.folder.fingerprint,
+        # For `gpt2 generate --server` to compare.
+        "title": stored.title,
+        "source": digest_source(stored.folder.source),
+        "asked": service.asked.names,
+        "generation_config": stored.folder.generation_config,
     }
 
 

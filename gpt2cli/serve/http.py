@@ -64,6 +64,7 @@ class EventStream(Response):
     """Server-sent events, each of them JSON, and [DONE] at the end as OpenAI's streams have it."""
 
     media_type = "text/event-stream"
+    ending = "[DONE]"
 
     def __init__(self, events: AsyncGenerator[Any]) -> None:
         """`events` may raise a Fault, which is the last event."""
@@ -79,14 +80,21 @@ class EventStream(Response):
         try:
             async with aclosing(self._events) as events:
                 async for event in events:
-                    await _send_event(send, _encode(event))
-            await _send_event(send, "[DONE]")
+                    await _send_part(send, self.frame(_encode(event)))
+            await _send_part(send, self.frame(self.ending))
         except Fault as fault:
-            await _send_event(send, _encode(fault.as_json))
+            await _send_part(send, self.frame(_encode(self.tell(fault))))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
+    def frame(self, data: str) -> str:
+        """Return an event as it is sent."""
+        return f"data: {data}\n\n"
 
-async def _send_event(send: Send, data: str) -> None:
-    body = f"data: {data}\n\n".encode()
+    def tell(self, fault: Fault) -> Any:
+        """Return what is sent of an error."""
+        return fault.as_json
+
+
+async def _send_part(send: Send, data: str) -> None:
     async with asyncio.timeout(_PATIENCE):
-        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": data.encode(), "more_body": True})

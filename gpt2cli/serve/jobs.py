@@ -45,7 +45,7 @@ class Job:
         piece = self._pieces.setdefault(key, Piece(key))
         piece.text += chunk.text
         piece.tokens += chunk.logprobs
-        piece.finish = chunk.finish
+        piece.finish, piece.drawn = chunk.finish, chunk.drawn
         self._open -= chunk.finish is not None
         self._ready.set()
 

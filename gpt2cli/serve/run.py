@@ -73,7 +73,7 @@ def open_service(settings: Settings, form: ServeConfig, notes: Notes, speaker: S
     )
     names = {model.stored.name, asked.model or model.stored.name}
     chat = open_chat(settings.make(FormConfig), model.stored.folder, notes.note)
-    service = Service(model, settings, form, runner, chat, names)
+    service = Service(model, settings, form, runner, chat, names, asked)
     service.write(chat.opening, allow_special=False)  # so that what is wrong with it is told now
     return service
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from gpt2cli.config import ModelConfig
 from gpt2cli.conversations.conversation import Conversation
 from gpt2cli.conversations.replies import ChatForm
 from gpt2cli.conversations.templates import Template
@@ -28,6 +29,7 @@ class Service:
     runner: Runner
     chat: ChatForm
     names: Collection[str]  # that mean the model
+    asked: ModelConfig = field(default_factory=ModelConfig)  # when it was started
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property

@@ -36,6 +36,8 @@ def make_app(endpoints: Endpoints, guard: Guard, tell: Callable[[str], object]) 
             Route("/metrics", endpoints.show_metrics),
             Route("/tokenize", endpoints.tokenize, methods=["POST"]),
             Route("/detokenize", endpoints.detokenize, methods=["POST"]),
+            Route("/gpt2/generate", endpoints.generate, methods=["POST"]),
+            Route("/gpt2/cancel", endpoints.cancel, methods=["POST"]),
             Route("/v1/completions", endpoints.complete, methods=["POST"]),
             Route("/v1/chat/completions", endpoints.reply, methods=["POST"]),
         ],

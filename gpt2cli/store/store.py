@@ -3,11 +3,11 @@
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from gpt2cli.config import PRECISIONS
 from gpt2cli.errors import HubError, UsageError
@@ -125,6 +125,22 @@ class Store:
         """
         with tempfile.TemporaryDirectory(prefix="gpt2-") as scratch:
             yield replace(self, scratch=Path(scratch)).find(name)
+
+    def recall_source(self, name: str) -> Mapping[str, Any] | None:
+        """Return what a model folder for `name` is made of, if that is known without the network.
+
+        `name` is no model folder itself.
+        """
+        meaning = parse_name(name)
+        if isinstance(meaning, str):
+            commit = read_commit(meaning, self._branch)
+            found = None if commit is None else hub_checkpoint(meaning, Path(commit))
+        elif meaning == STARTER_FOLDER:
+            found = _starter_checkpoint()
+        else:
+            found = local_checkpoint(meaning, self.step)
+        adapted = None if found is None else self._recall_adapted(found)
+        return None if adapted is None else adapted.source
 
     def find_checkpoint(self, name: str) -> Checkpoint:
         """Return the checkpoint for `name`; one that is exported already is a UsageError."""

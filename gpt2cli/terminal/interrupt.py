@@ -40,10 +40,11 @@ def signals_taken(take: Callable[[int], None], numbers: Sequence[int]) -> Iterat
 
 
 @contextmanager
-def ctrl_c_as_flag() -> Iterator[Callable[[], bool]]:
+def ctrl_c_as_flag(tell: Callable[[], object] = lambda: None) -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C into a flag that the caller polls; the second one interrupts at once.
 
-    Gives the function that tells whether the flag is set. Where Ctrl-C is ignored, as in a script's
+    Gives the function that tells whether the flag is set. `tell` is called when it is, where the
+    caller waits for somebody else. Where Ctrl-C is ignored, as in a script's
     background job, it stays so.
     """
     pressed = threading.Event()
@@ -52,6 +53,7 @@ def ctrl_c_as_flag() -> Iterator[Callable[[], bool]]:
     def take(number: int) -> None:
         pressed.set()
         signal.signal(number, before)
+        tell()
 
     with signals_taken(take, [signal.SIGINT]):
         yield pressed.is_set

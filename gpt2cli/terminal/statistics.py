@@ -4,12 +4,14 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from gpt2cli.generation.drafting import DraftCounts
-from gpt2cli.generation.interfaces import Counts, Finish
-from gpt2cli.loading import LoadedModel
 from gpt2cli.machine import read_peak
+
+if TYPE_CHECKING:  # heavy, and a run on a server has none of it
+    from gpt2cli.generation.drafting import DraftCounts
+    from gpt2cli.generation.interfaces import Counts
+    from gpt2cli.loading import LoadedModel
 
 _IMPORTED: Final = time.monotonic()
 
@@ -26,8 +28,8 @@ def process_seconds() -> float:
 
 
 def describe_run(
-    model: LoadedModel,
-    counts: Counts,
+    model: "LoadedModel",
+    counts: "Counts",
     *,
     seed: int,
     from_model: Mapping[str, Any],
@@ -64,7 +66,7 @@ def describe_origin(*, seed: int, from_model: Mapping[str, Any]) -> list[str]:
     return [*lines, f"from the model's generation_config.json: {told}"] if told else lines
 
 
-def _describe_drafts(done: DraftCounts) -> str:
+def _describe_drafts(done: "DraftCounts") -> str:
     if not done.proposed:
         return "the draft proposed nothing"
     return (
@@ -74,10 +76,9 @@ def _describe_drafts(done: DraftCounts) -> str:
     )
 
 
-def describe_cut(finish: Finish, n_positions: int) -> list[str]:
+def describe_cut(cut: int, *, prompt_tokens: int, n_positions: int) -> list[str]:
     """Return the line that says how much of a prompt the model did not see; none if it saw all."""
-    cut = finish.truncated_prompt_tokens
-    told = f"left out {cut} of the prompt's {finish.prompt_tokens} tokens and kept its end: "
+    told = f"left out {cut} of the prompt's {prompt_tokens} tokens and kept its end: "
     return [f"{told}the model takes {n_positions}"] if cut else []
 
 
@@ -91,7 +92,7 @@ def describe_ending(prompt: str, *, heal: str) -> list[str]:
     return [f"{told}, or with {heal}"] if prompt.endswith(" ") else []
 
 
-def describe_conditions(model: LoadedModel) -> str:
+def describe_conditions(model: "LoadedModel") -> str:
     """Return what ran, and on what."""
     engine = model.engine
     return (

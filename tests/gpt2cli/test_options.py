@@ -148,7 +148,7 @@ def test_what_can_be_kept_is_what_the_contract_says() -> None:
         *("logit_bias", "ban", "beams", "length_penalty", "heal"),
         *("max_new_tokens", "min_new_tokens", "stop", "ignore_eos", "overflow"),
         *("stop_token", "include_stop", "max_time"),
-        *("choice", "regex", "stats", "quiet", "verbose"),
+        *("choice", "regex", "stats", "quiet", "verbose", "server"),
     }
 
 

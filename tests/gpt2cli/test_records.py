@@ -13,7 +13,8 @@ from gpt2cli.config import LARGEST_SEED, GenerationConfig, SamplingConfig
 from gpt2cli.generation.interfaces import Finish, FinishReason
 from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
-from gpt2cli.records import format_record, make_record
+from gpt2cli.record_lines import format_record
+from gpt2cli.records import make_record
 from gpt2cli.sampling.logprobs import Alternative, TokenLogprob
 from tests.gpt2cli.loaded import load
 

@@ -9,15 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from gpt2cli.config import Overflow, SamplingConfig
 from gpt2cli.engine.devices import Device
 from gpt2cli.engine.engine import Engine
 from gpt2cli.errors import PromptError
-from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason, in_sample_order
+from gpt2cli.generation.interfaces import Chunk, Counts, Finish, FinishReason
 from gpt2cli.generation.loop import Loop, generate
 from gpt2cli.generation.requests import PreparedRequest, Request, prepare
 from gpt2cli.model_folder import ModelFolder, read_model_folder
@@ -385,31 +383,6 @@ def test_a_sample_that_cannot_go_on_ends_with_the_error_and_others_go_on(
     (text, finish), (other, _) = found[ord("a"), 0], found[ord("b"), 0]
     assert (text, finish.reason, str(finish.error)) == ("b", FinishReason.ERROR, "a dead end")
     assert other == "bbb"
-
-
-# The order of samples
-
-END = Finish(reason=FinishReason.STOP, stop_sequence=None, prompt_tokens=1, completion_tokens=1)
-
-
-def test_a_sample_streams_once_those_before_are_done() -> None:
-    """What waited is given, and then each chunk as it comes."""
-    texts = [(1, "x", None), (0, "a", None), (0, "b", END), (1, "y", None), (1, "z", END)]
-    made = iter([Chunk(0, sample, text, end) for sample, text, end in texts])
-    ordered = in_sample_order(made)
-    assert [next(ordered).text for _ in range(4)] == ["a", "b", "x", "y"]
-    assert next(made).text == "z"  # it was not asked for yet
-
-
-@given(st.permutations([0, 0, 1, 1, 1, 2, 3, 3]))
-def test_nothing_is_lost_in_any_order(order: list[int]) -> None:
-    """Any interleaving comes out sample by sample, each in its own order."""
-    left = {sample: order.count(sample) for sample in order}
-    made = []
-    for number, sample in enumerate(order):
-        left[sample] -= 1
-        made.append(Chunk(0, sample, str(number), None if left[sample] else END))
-    assert list(in_sample_order(made)) == sorted(made, key=lambda c: c.sample)
 
 
 # With the real engine
