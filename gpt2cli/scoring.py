@@ -24,6 +24,7 @@ _CHUNK: Final = 64
 # 128, 2.0 times with 256. The logits of 128 take 26 MB.
 _LONGEST_TOGETHER: Final = 64
 _MOST_TOGETHER: Final = 128
+_COMPANY: Final = 2  # texts that make a group worth a call of its own
 
 
 @dataclass(slots=True)
@@ -186,13 +187,35 @@ def find_groups(engine: JoiningEngine, lengths: Sequence[int]) -> Iterator[list[
         yield group
 
 
-def score_together(
-    engine: JoiningEngine, texts: Sequence[Sequence[int]], *, bos_token_id: int, top: int = 0
-) -> list[list[TokenLogprob]]:
-    """Return the scores of each text's tokens, those that `score` gives; no slot is active.
+def score_each(
+    engine: JoiningEngine,
+    texts: Sequence[Sequence[int]],
+    *,
+    bos_token_id: int | None,
+    stride: int,
+    top: int = 0,
+) -> Iterator[tuple[int, Generator[list[TokenLogprob], None, None]]]:
+    """Yield the index of each text, and its scores as `score` yields them; short texts come first.
+
+    Those of a group are computed in one call. No slot is active, before and after, as long as the
+    scores of a text are taken, or closed, before the next text is.
 
     Raises:
         ModelError: if the logits hold NaN or infinities.
     """
-    read = engine.read_together([[bos_token_id, *ids[:-1]] for ids in texts])
-    return [find_logprobs(logits, ids, top) for logits, ids in zip(read, texts, strict=True)]
+    bos = bos_token_id
+    for group in find_groups(engine, [len(ids) for ids in texts]):
+        some = [index for index in group if len(texts[index])]
+        if bos is None or len(some) < _COMPANY:
+            for index in group:
+                ids = texts[index]
+                yield index, score(engine, ids, bos_token_id=bos, stride=stride, top=top)
+            continue
+        yield from ((index, _give([])) for index in group if not len(texts[index]))
+        read = engine.read_together([[bos, *texts[index][:-1]] for index in some])
+        for index, logits in zip(some, read, strict=True):
+            yield index, _give([find_logprobs(logits, texts[index], top)])
+
+
+def _give(parts: list[list[TokenLogprob]]) -> Generator[list[TokenLogprob], None, None]:
+    yield from parts

@@ -10,7 +10,7 @@ from gpt2cli.generation.requests import PreparedRequest
 from gpt2cli.loading import LoadedModel
 from gpt2cli.records import describe_token, make_record
 from gpt2cli.sampling.logprobs import TokenLogprob
-from gpt2cli.scoring import Totals, choose_stride, find_groups, score, score_together
+from gpt2cli.scoring import Totals, choose_stride, score_each
 from gpt2cli.settings import Settings
 
 
@@ -64,18 +64,10 @@ def score_all(texts: Sequence[str], settings: Settings, loaded: LoadedModel) -> 
     stride = choose_stride(how.stride, engine.shape.n_positions)
     encode = loaded.tokenizer.encode_long
     ids = [encode(text, allow_special=special, begins=True) for text in texts]
-    scored: list[list[Sequence[TokenLogprob]]] = [[] for _ in texts]  # as parts
-    for group in find_groups(engine, [len(some) for some in ids]):
-        some = [index for index in group if len(ids[index])]
-        if len(some) > 1 and bos is not None:
-            short = [ids[index] for index in some]
-            together = score_together(engine, short, bos_token_id=bos, top=how.top)
-            for index, scores in zip(some, together, strict=True):
-                scored[index].append(scores)
-        else:
-            for index in some:
-                parts = score(engine, ids[index], bos_token_id=bos, stride=stride, top=how.top)
-                scored[index] += parts
+    scored: list[list[list[TokenLogprob]]] = [[] for _ in texts]  # as parts
+    each = score_each(engine, ids, bos_token_id=bos, stride=stride, top=how.top)
+    for index, parts in each:
+        scored[index] += parts
     return [_tell_score(text, scored[i], loaded) for i, text in enumerate(texts)]
 
 

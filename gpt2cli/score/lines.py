@@ -4,7 +4,8 @@ The bits of a line's scores are those that it has alone, whatever stands around 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,14 +13,7 @@ from export.small_files import ReadError, decode
 from gpt2cli.errors import Gpt2Error, PromptError
 from gpt2cli.resumable.input import ItemSource, digest
 from gpt2cli.sampling.logprobs import TokenLogprob
-from gpt2cli.scoring import (
-    CompactScores,
-    JoiningEngine,
-    Totals,
-    find_groups,
-    score,
-    score_together,
-)
+from gpt2cli.scoring import CompactScores, JoiningEngine, Totals, score_each
 from gpt2cli.tokenizer import Tokenizer
 
 # Lines that are taken at once, for groups of similar lengths to be found among them.
@@ -83,11 +77,20 @@ class ScoredLine:
     item: LineItem
     totals: Totals = field(default_factory=Totals)
     tokens: CompactScores = field(default_factory=CompactScores)
-    done: bool = False
+    missing: int = field(init=False)  # tokens
+
+    def __post_init__(self) -> None:
+        self.missing = len(self.item.ids)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is missing."""
+        return not self.missing
 
     def add(self, scores: Sequence[TokenLogprob], *, keep: bool) -> None:
         """Count scores in; `keep` those of each token too."""
         self.totals.add(scores)
+        self.missing -= len(scores)
         for one in scores if keep else ():
             self.tokens.add(one)
 
@@ -115,39 +118,25 @@ class LineScorer:
         """
         while not (items.ended or stopped()):
             waiting = deque(ScoredLine(item) for item in _take_bunch(items))
-            for group in self._group(tuple(waiting)):
-                if stopped():
-                    return
-                self._score(group, stopped)
+            for line, parts in self._score(tuple(waiting)):
+                with closing(parts):
+                    for scores in parts:
+                        line.add(scores, keep=self.keeps_tokens)
+                        if not line.done and stopped():
+                            return
                 while waiting and waiting[0].done:  # a later one that is done waits for it
                     sink(waiting.popleft())
+                if stopped():
+                    return
 
-    def _group(self, lines: Sequence[ScoredLine]) -> Iterator[list[ScoredLine]]:
-        for group in find_groups(self.engine, [len(line.item.ids) for line in lines]):
-            yield [lines[index] for index in group]
-
-    def _score(self, lines: Sequence[ScoredLine], stopped: Callable[[], bool]) -> None:
-        bos, top = self.bos_token_id, self.top
-        some = [line for line in lines if line.item.ids]
-        if len(some) > 1 and bos is not None:
-            texts = [line.item.ids for line in some]
-            scored = score_together(self.engine, texts, bos_token_id=bos, top=top)
-            for line, scores in zip(some, scored, strict=True):
-                line.add(scores, keep=self.keeps_tokens)
-        else:
-            for line in some:
-                self._score_alone(line, stopped)
-        for line in lines:
-            line.done = not stopped()
-
-    def _score_alone(self, line: ScoredLine, stopped: Callable[[], bool]) -> None:
-        ids, bos = line.item.ids, self.bos_token_id
-        parts = score(self.engine, ids, bos_token_id=bos, stride=self.stride, top=self.top)
-        for scores in parts:
-            if stopped():
-                parts.close()
-                return
-            line.add(scores, keep=self.keeps_tokens)
+    def _score(
+        self, lines: Sequence[ScoredLine]
+    ) -> Iterator[tuple[ScoredLine, Generator[list[TokenLogprob], None, None]]]:
+        texts = [line.item.ids for line in lines]
+        for index, parts in score_each(
+            self.engine, texts, bos_token_id=self.bos_token_id, stride=self.stride, top=self.top
+        ):
+            yield lines[index], parts
 
 
 def _take_bunch(items: ItemSource[LineItem]) -> list[LineItem]:

@@ -31,7 +31,7 @@ from gpt2cli.scoring import (
     choose_stride,
     find_groups,
     score,
-    score_together,
+    score_each,
 )
 from tests.array_weights import ArrayWeights
 from tests.checkpoints import CheckpointShape
@@ -195,12 +195,13 @@ def test_texts_that_are_scored_together_have_the_scores_of_each_alone(engine: En
     texts = [np.random.default_rng(n).integers(0, BOS, n).tolist() for n in (9, 1, 64, 200, 17, 2)]
     groups = list(find_groups(engine, [len(ids) for ids in texts]))
     assert groups == [[1, 5, 0, 4], [2], [3]]
-    some = [texts[index] for index in groups[0]]
-    alone = [
-        list(itertools.chain.from_iterable(score(engine, ids, bos_token_id=BOS, stride=9, top=2)))
-        for ids in some
-    ]
-    assert score_together(engine, some, bos_token_id=BOS, top=2) == alone
+    each = score_each(engine, texts, bos_token_id=BOS, stride=9, top=2)
+    scored = {index: list(itertools.chain.from_iterable(parts)) for index, parts in each}
+    assert list(scored) == [1, 5, 0, 4, 2, 3]
+    for index, ids in enumerate(texts):
+        alone = score(engine, ids, bos_token_id=BOS, stride=9, top=2)
+        assert scored[index] == list(itertools.chain.from_iterable(alone))
+    assert engine.lengths == ()
 
 
 @pytest.mark.parametrize(
