@@ -37,6 +37,7 @@ _NOT_RUN: Final = {
     "#!/bin/bash": "a script for Slurm; it is run below",
     "from": "needs Optimum or openai; scripts in tests/interop run it",
     "curl": "asks a server; test_serve.py runs it",
+    "gpt2": "the same",
     "import": "needs onnxruntime-genai or transformers.js, the same; our own is run below",
 }
 
@@ -167,6 +168,7 @@ def test_every_block_is_run_or_has_a_reason_not_to_be() -> None:
         "curl",
         "from",
         "from",
+        "gpt2",
         "import",
         "import",
         "import",

@@ -94,6 +94,18 @@ def test_the_readmes_requests_are_answered_as_it_shows(program: Program) -> None
     assert replayed == "0: same\n0 sample 1: same\n"
 
 
+def test_the_readmes_line_for_a_server_writes_what_it_shows(program: Program) -> None:
+    """With the beginning that every kind of processor draws."""
+    [line] = re.findall(r"^```sh\n(gpt2 .*?--server \S+)$", _README, flags=re.M | re.S)
+    with serving(program, "--port", "0") as (process, address):
+        line = line.replace("http://127.0.0.1:8080", address)
+        done = program.run_shell(line.replace("gpt2", '"$GPT2"', 1))
+        process.send_signal(signal.SIGTERM)
+        assert finish(process).code == 0
+    assert done.code == 0
+    assert done.out.startswith(b"Once upon a time")
+
+
 def test_ctrl_c_lets_a_stream_finish_within_the_grace_and_a_second_one_ends_it(
     program: Program,
 ) -> None:
