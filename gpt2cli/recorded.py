@@ -42,23 +42,24 @@ def describe_options(request: Request) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What the model saw before a reply of a chat, and where that reply ends.
+    """What the model saw, where that is more than the prompt's text.
 
     `ids` are runs, by turns those that are read, as the first is, and those that are stepped.
-    `ends` are the stop sequences of the conversation itself: a reply does not end within one.
+    `ends` are the stop sequences of a chat itself: a reply does not end within one. None: it is
+    no reply, but the completion of a prompt that came as ids.
     """
 
     ids: Sequence[Sequence[int]]
     kept: int  # of the first ids, that stay where the others slide
-    ends: Sequence[str]
+    ends: Sequence[str] | None
 
 
-def describe_context(prepared: PreparedRequest, ends: Sequence[str]) -> dict[str, Any]:
-    """Return the context of a reply, as its record has it."""
+def describe_context(prepared: PreparedRequest, ends: Sequence[str] | None) -> dict[str, Any]:
+    """Return the context of a text, as its record has it."""
     stepped = prepared.stepped or [False] * len(prepared.prompt_ids)
     pairs = zip(stepped, prepared.prompt_ids, strict=True)
     ids = [[i for _, i in run] for _, run in groupby(pairs, key=lambda pair: pair[0])]
-    return asdict(Context(ids=ids, kept=prepared.kept_tokens, ends=tuple(ends)))
+    return asdict(Context(ids=ids, kept=prepared.kept_tokens, ends=ends))
 
 
 def read_request(record: Mapping[str, Any], *, index: int) -> Request:
@@ -104,11 +105,11 @@ def read_context(record: Mapping[str, Any]) -> Context | None:
         context = Context(**value)
         whole = [*(i for run in context.ids for i in run), context.kept]
         is_right = all(type(i) is int and i >= 0 for i in whole) and all(context.ids)
-        is_right &= all(isinstance(end, str) for end in context.ends)
+        is_right &= all(isinstance(end, str) for end in context.ends or ())
     except TypeError:
         is_right = False
     if not is_right:
-        raise PromptError('"context" is not what a chat writes')
+        raise PromptError('"context" is not what any record has')
     return context
 
 

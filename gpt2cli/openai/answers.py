@@ -190,4 +190,4 @@ class Answer:
 
     def describe_context(self, prepared: PreparedRequest) -> Mapping[str, Any] | None:
         """Return what the model saw, for the record, where that is not the prompt alone."""
-        return describe_context(prepared, ()) if self._ask.by_ids else None
+        return describe_context(prepared, None) if self._ask.by_ids else None

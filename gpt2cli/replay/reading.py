@@ -16,6 +16,7 @@ _HALF: Final = "fp16"
 # What stands before each piece of a server's stream, and in place of the last.
 _EVENT: Final = "data: "
 _DONE: Final = "[DONE]"
+_AN_ERROR: Final = "it is the record of an error"
 # What a record must have, and of which type.
 _FIELDS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "index": int,
@@ -101,14 +102,18 @@ def _read_all(text: str) -> Iterator[Recorded]:
 
 
 def _read_line(line: str) -> list[dict[str, Any] | str]:
-    """Return the records of a line, or why it has none: one, or those of a server's answer."""
+    """Return a line's records, those of an answer in OpenAI's form too, or why it has none."""
     try:
         fields = parse_json(line)
     except ReadError as error:
         return [f"the line {error}"]
     if not isinstance(fields, dict):
         return ["the line is not a JSON object"]
-    choices = fields.get("choices")
+    response = fields.get("response")  # around the answer in a line of a batch
+    answer = response.get("body") if isinstance(response, dict) else fields
+    if isinstance(answer, dict) and isinstance(answer.get("error"), dict):
+        return [_AN_ERROR]
+    choices = answer.get("choices") if isinstance(answer, dict) else None
     if not isinstance(choices, list):
         return [fields]
     records = [choice.get("gpt2") for choice in choices if isinstance(choice, dict)]
@@ -136,7 +141,7 @@ def _fits(value: Any, kind: type | tuple[type, ...]) -> bool:
 def _check(fields: Mapping[str, Any]) -> None:
     """Raise a PromptError that names what is missing."""
     if fields.get("finish_reason") == FinishReason.ERROR:
-        raise PromptError("it is the record of an error")
+        raise PromptError(_AN_ERROR)
     missing = [name for name in _FIELDS if name not in fields]
     if missing:
         names = ", ".join(missing)

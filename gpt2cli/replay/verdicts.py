@@ -82,11 +82,12 @@ def compare(
 
 def _finish_text(record: Recorded, pieces: list[str], finish: Finish) -> str:
     """Return the whole text; of a reply as a chat shows it."""
-    if record.context is None:
+    ends = None if record.context is None else record.context.ends
+    if ends is None:
         return "".join(pieces)
     *first, last = pieces
     if finish.stop_sequence is None:
-        last = cut_begun(last, record.context.ends)
+        last = cut_begun(last, ends)
     return "".join([*first, last]).strip()
 
 

@@ -93,6 +93,21 @@ def test_the_records_of_a_batch_are_the_same_with_any_options(
     assert [(v["index"], v["sample"]) for v in verdicts] == places
 
 
+def test_the_lines_of_openais_batches_are_the_same_also_of_prompts_as_ids(
+    model: pathlib.Path, replay: Callable[..., list[Record]]
+) -> None:
+    """One line answers all that a request asks for; a space at the begin of a text stays there."""
+    spaces = {"logit_bias": {" ": 100}, "max_tokens": 2}
+    bodies = [{"prompt": [[5, 6], [7]], "n": 2, **spaces}, {"prompt": "a", **spaces}, {"foo": 1}]
+    lines = [{"custom_id": "a", "url": "/v1/completions", "body": body} for body in bodies]
+    records = take("batch", "--jsonl", "-m", model, stdin="\n".join(map(json.dumps, lines)))
+    choices = records[0]["response"]["body"]["choices"]
+    assert {choice["text"] for choice in choices} == {"  "}
+    *compared, refused = replay(records)
+    assert [v["same"] for v in compared] == [True] * 5
+    assert refused["reason"] == "it is the record of an error"
+
+
 def test_each_option_of_a_prompt_is_recorded() -> None:
     """But the seed, which has a key of its own, and what changes no text."""
     from gpt2cli.config import OF_A_PROMPT
@@ -186,7 +201,7 @@ def test_it_says_where_texts_part_and_the_most_likely_reason(
         ({"seed": 2**60}, "it has another seed than any record"),
         ({"precision": "fp99"}, "it has another precision than any record"),
         ({"adapters": [3]}, "it has another adapters than any record"),
-        ({"context": [1]}, '"context" is not what a chat writes'),
+        ({"context": [1]}, '"context" is not what any record has'),
         ({"context": {"ids": [[1, -1]], "kept": 0, "ends": []}}, '"context" is not what'),
         ({"context": {"ids": [[], [1, 2]], "kept": 0, "ends": []}}, '"context" is not what'),
         ({"context": {"ids": [[999]], "kept": 0, "ends": []}}, "not one of this model"),
