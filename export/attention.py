@@ -68,6 +68,7 @@ def attend(g: Nodes, config: GPT2Config, form: AttentionForm, packed: str, layer
 
 
 def _locate_grouped(g: Nodes) -> None:
+    # The node wants each row's length less one: in a right-padded row that is its last position.
     last = g.add("Gather", ["position_ids", g.constant("last", -1)], "last_position", axis=1)
     g.add("Cast", [last], LAST_PLACES, to=TensorProto.INT32)  # [B]
     highest = g.add("ReduceMax", ["position_ids"], "highest_position", keepdims=0)
@@ -83,6 +84,7 @@ def _locate_masked(g: Nodes) -> None:
     indices = g.add("Range", bounds, "places")  # [M]
     axes = g.constant("mask.axes", [1, 3])
     positions = g.add("Unsqueeze", ["position_ids", axes], "positions")  # [B, 1, S, 1]
+    # A position is an index of the cache: one comparison hides later tokens and unused places.
     g.add("LessOrEqual", [indices, positions], "visible")  # [B, 1, S, M]
 
 
@@ -100,6 +102,8 @@ def _attend_masked(g: Nodes, config: GPT2Config, packed: str, layer: int) -> str
         [q, f"{present}.key", f"{present}.value", "visible"],
         f"{name}.mixed",
         scale=config.attention_scale(layer),
-        is_causal=0,  # "visible" says it all
+        # "visible" says it all. is_causal with nonpad_kv_seqlen would not: ONNX Runtime 1.24
+        # ignores the latter, and from 1.27 to 1.28 the former came to count from the other end.
+        is_causal=0,
     )  # [B, H, S, D]
     return merge_heads(g, config, mixed)

@@ -30,6 +30,7 @@ from export.steps import STEPWISE, step_outputs
 from export.storage import FLOAT32, STORAGES, BlockFormat, Part, Precision, Storage
 
 GRAPH_VERSION: Final = 4  # raised whenever the same checkpoint gives another model folder
+# Pinned, for by default a new onnx writes versions that ONNX Runtime does not load yet.
 _OPSET: Final = 24  # TensorScatter; Attention with a boolean mask over a padded cache
 _MICROSOFT_OPSET: Final = 1
 _IR_VERSION: Final = 11
@@ -87,6 +88,7 @@ def _linear(g: Nodes, x: str, name: str, axes: tuple[int, int]) -> str:
     form = g.storage.matrices
     if form is not None:
         return _multiply_blocks(g, [x, f"{name}.weight", f"{name}.bias"], name, form, axes)
+    # GPT-2's Conv1D keeps its weights as MatMul takes them, not transposed as a Linear does.
     product = g.add("MatMul", [x, f"{name}.weight"], f"{name}.product")
     return g.add("Add", [product, f"{name}.bias"], name)
 
@@ -185,6 +187,7 @@ def _cast(g: Nodes, x: str, dtype: np.dtype[Any]) -> str:
 
 def _pick_asked(g: Nodes, x: str) -> str:
     """Return the asked positions only, since V is wide: [B, S, E] -> [B, K, E]."""
+    # Before the product: the logits of 1,024 positions of the 124M model take 206 MB a row.
     indices = g.add("Unsqueeze", ["logit_positions", g.constant("row.axis", [2])], "asked.indices")
     return g.add("GatherND", [x, indices], "asked", batch_dims=1)
 
@@ -198,6 +201,8 @@ def _logits(g: Nodes, config: GPT2Config, x: str, positions: str) -> str:
         axes = (config.n_embd, config.vocab_size)
         return _multiply_blocks(g, [x, head], "logits", form, axes)
     x = _cast(g, x, FLOAT32)
+    # Gemm, unlike MatMul, takes [V, E] as it is: a tied wte needs no transposed copy. But it takes
+    # matrices only.
     flat = g.add("Reshape", [x, g.constant("flat.shape", [-1, config.n_embd])], "flat")  # [B·K, E]
     scores = g.add("Gemm", [flat, head], "flat_logits", transB=1)  # [B·K, V]
     g.add("Shape", [positions], "asked.shape")

@@ -68,6 +68,8 @@ def attend_by_steps(g: Nodes, config: GPT2Config, packed: str, layer: int) -> st
         mixed = branch.add("Concat", [outputs[0] for outputs in taken], f"{name}.stepped", axis=1)
         return [mixed, *(present for outputs in taken for present in outputs[1:])]
 
+    # All presents are outputs of the graph: what stays inside a branch is a temporary, and the next
+    # step would not see what the one before wrote into it.
     outputs = [f"{name}.mixed", *presents, *step_outputs(layer)]
     _add_choice(g, STEPWISE, outputs, step, read)
     return outputs[0]

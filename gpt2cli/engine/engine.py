@@ -125,6 +125,7 @@ class Engine:
         found: dict[int, NDArray[np.float32]] = {}
         for start, end in find_pieces(len(ids), self.shape.head_dim):
             asked = [position for position in positions if start <= position < end]
+            # The graph is never asked for nothing: what one place gives in vain, `zip` drops.
             places = [position - start for position in asked] or [0]
             bind = partial(self._bind, slot, 1, len(places))
             logits = self._append(slot, ids[start:end], places, bind)
@@ -223,6 +224,7 @@ class Engine:
     def free(self, slot: int) -> None:
         """Close a slot; the last active slot moves into its place, so there is never a gap."""
         last = len(self._lengths) - 1
+        # So a batch that runs empty costs what its rows cost: rows of one call lie side by side.
         if slot != last:
             self.fork(last, slot)
         self._lengths.pop()

@@ -32,6 +32,7 @@ class Step:
         if steps > 1:
             assert isinstance(cache, HostCache)
             cache.bind_steps(self._binding, first_row, steps)
+        # Also for reading: the input has no default.
         if any(value.name == "stepwise" for value in session.get_inputs()):
             self._binding.bind_cpu_input("stepwise", np.array(steps > 1))
         self._logits: Logits = np.empty(axes, np.float32)  # [B, K, V], on the host

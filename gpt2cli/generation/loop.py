@@ -124,6 +124,7 @@ class Loop:
         if not all(sequence.slid for sequence in slid):
             return  # a prefill was interrupted
         for sequence in slid:
+            # From the first id on: positions are learned, so what is in the cache cannot be moved.
             self.engine.rewind(self.active.index(sequence), 0)
             logits = self._prefill(sequence)
             assert logits is not None  # it is all read, in one call
@@ -269,6 +270,7 @@ class Loop:
         self.counts.decode_seconds += seconds
         accepted = 0
         try:
+            # The last row has no proposal to agree with: what it gives is one more token for free.
             for row, following in enumerate([*proposed, None]):
                 sequence.fed += 1
                 yield from self._draw(logits[row : row + 1], [sequence])
@@ -277,7 +279,7 @@ class Loop:
                     break
                 accepted += 1
         finally:
-            self.engine.rewind(0, sequence.fed)
+            self.engine.rewind(0, sequence.fed)  # what was not drawn was written into the cache too
             self.counts.decode_tokens += accepted + 1
             self.drafting.note_verified(sequence, len(proposed), accepted, seconds)
 
@@ -286,7 +288,7 @@ class Loop:
         started = time.perf_counter()
         try:
             ids = self.sampler.step(logits, [sequence.history for sequence in sequences])
-        except PromptError as error:  # of one of them: the others draw without it
+        except PromptError as error:  # of one of them: each draws by itself, to find out of which
             if len(sequences) == 1:
                 yield sequences[0].chunk(sequences[0].fail(error))
             else:

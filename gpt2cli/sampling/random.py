@@ -28,6 +28,8 @@ def uniform(seed: int, sample: int, step: int, number: int = 0) -> float:
     (Salmon et al. 2011, doi:10.1145/2063384.2063405): numpy promises to keep them, unlike its
     distribution methods.
     """
+    # By a counter instead of a state: a step that is made again, in a resumed run or after a draft,
+    # has the same number, and one sample's draws cannot shift another's.
     key = np.array([seed, sample], np.uint64)
     words = np.random.Philox(key=key, counter=step).random_raw(number + 1)
     word = int(words[number])

@@ -99,8 +99,8 @@ def read_until(stream: IO[bytes] | None, wanted: bytes) -> bytes:
     return read
 
 
-def open_when_read(fifo: pathlib.Path) -> BinaryIO:
-    """Open a FIFO to write once the program has opened it, and has had time to begin to read.
+def open_when_read(fifo: pathlib.Path, reader: int) -> BinaryIO:
+    """Open a FIFO to write once the process `reader` has opened it and waits for what it will read.
 
     Python does not see a signal that comes in the moment before a read that waits.
     """
@@ -113,8 +113,19 @@ def open_when_read(fifo: pathlib.Path) -> BinaryIO:
                 raise
             time.sleep(0.01)
         else:
-            time.sleep(0.2)
+            while not _is_waiting(reader):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
             return file
+
+
+def _is_waiting(process: int) -> bool:
+    """Tell whether a process waits for something, as Linux knows; elsewhere allow it some time."""
+    status = pathlib.Path(f"/proc/{process}/stat")
+    if not status.exists():
+        time.sleep(0.5)
+        return True
+    return status.read_text().rpartition(") ")[2].startswith("S")
 
 
 def send(process: "subprocess.Popen[bytes]", content: bytes) -> None:

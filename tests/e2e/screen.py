@@ -60,7 +60,6 @@ class Terminal:
         )
         self.process.delaybeforesend = None  # each test waits for what it answers
         self.process.ptyproc.delayafterclose = 0
-        self._modes = termios.tcgetattr(self.process.child_fd)  # the program is not that fast
         self.raw = ""  # all that the program has written
         self._display = _Display(columns, lines)
         self._display.answer = self.process.send
@@ -116,7 +115,7 @@ class Terminal:
         """
         while self.take():
             continue
-        assert termios.tcgetattr(self.process.child_fd) == self._modes
+        assert termios.tcgetattr(self.process.child_fd) == _find_first_modes()
         for pattern, expected in _SWITCHES:
             assert (re.findall(pattern, self.raw) or [expected])[-1] == expected, self.raw
         self.process.wait()
@@ -156,6 +155,16 @@ class Terminal:
         asked = sum(line.startswith(">>>") for line in self.lines)
         last = self.lines[-1] if self.lines else ""
         return asked >= count and last in (">>>", ">>> Write a message, or /help")
+
+
+def _find_first_modes() -> object:
+    """Return the modes that a terminal begins with."""
+    ours, theirs = os.openpty()
+    try:
+        return termios.tcgetattr(theirs)
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def show(program: Program, *arguments: str, **environment: str) -> Finished:

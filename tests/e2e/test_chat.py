@@ -7,7 +7,7 @@ from gpt2cli.conversations.conversation import read_conversation
 from tests.e2e.program import Finished, Program, finish, press_ctrl_c, read_until, send
 
 _CHAT = ("chat", "-m", "starter", "--seed", "5", "-n", "8")
-_LONG = ("-n", "400", "--ignore-eos")
+_ENDLESS = ("-n", "1000000", "--ignore-eos", "--overflow", "slide")
 
 
 def test_without_any_input_it_ends_at_once(fresh_program: Program) -> None:
@@ -27,7 +27,7 @@ def test_a_message_is_answered_before_the_next_is_sent(program: Program) -> None
 
 def test_ctrl_c_ends_a_script_with_what_was_made(program: Program) -> None:
     """130; the line is finished, nothing more is said."""
-    with program.start(*_CHAT, *_LONG, stdin=b"") as process:
+    with program.start(*_CHAT, *_ENDLESS, stdin=b"") as process:
         send(process, b"Hello\n" * 50)
         begun = read_until(process.stdout, b" ")
         press_ctrl_c(process)
@@ -40,8 +40,9 @@ def test_a_session_survives_its_process(program: Program, tmp_path: pathlib.Path
     """Killed in its third turn it has two; the next process goes on with the third."""
     path = tmp_path / "session.json"
     with program.start(*_CHAT, "--session", str(path), stdin=b"") as process:
-        send(process, b"One\nTwo\n/set ignore-eos on\n/set max-new-tokens 400\nThree\n")
-        read_until(process.stderr, b"max-new-tokens 400\n")
+        endless = b"/set ignore-eos on\n/set overflow slide\n/set max-new-tokens 1000000\n"
+        send(process, b"One\nTwo\n" + endless + b"Three\n")
+        read_until(process.stderr, b"max-new-tokens 1000000\n")
         process.kill()
     assert [turn.message for turn in read_conversation(path).turns] == ["One", "Two"]
     done = program.run(*_CHAT, "--session", str(path), "--json", stdin=b"Three\n")

@@ -25,7 +25,7 @@ def test_a_file_may_be_a_fifo(program: Program, tmp_path: pathlib.Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with program.start(*_GENERATE, "-n", "0", "--file", str(fifo)) as process:
-        with open_when_read(fifo) as file:
+        with open_when_read(fifo, process.pid) as file:
             file.write(b"a\n")
         assert finish(process) == Finished(0, b"a\n", "")
 

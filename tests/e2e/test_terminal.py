@@ -86,7 +86,7 @@ def test_ctrl_c_before_anything_is_shown_gives_the_shell_a_line_of_its_own(
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     terminal = Terminal(program, *_STARTER, "--file", str(fifo))
-    with open_when_read(fifo):
+    with open_when_read(fifo, terminal.process.pid):
         terminal.process.sendintr()
         assert (terminal.finish(), _shown(terminal)) == (130, "^C\n")
 

@@ -37,7 +37,7 @@ class GraphSession:
         *,
         name: str = "model.onnx",
         dtype: npt.DTypeLike = np.float32,
-        threads: int = 2,
+        threads: int = 1,
     ) -> None:
         self._dtype = dtype
         options = onnxruntime.SessionOptions()

@@ -48,7 +48,7 @@ def make_odd(folders: ModelFolders, precision: Precision, *, tied: bool = True) 
 
 
 def open_graph(
-    folder: pathlib.Path, precision: Precision, *, name: str = MODEL_FILE, threads: int = 2
+    folder: pathlib.Path, precision: Precision, *, name: str = MODEL_FILE, threads: int = 1
 ) -> GraphSession:
     dtype = STORAGES[precision].activations
     return GraphSession(folder, read_config(folder), name=name, dtype=dtype, threads=threads)

@@ -31,7 +31,7 @@ def starter(starter_folder: pathlib.Path) -> ModelFolder:
 @pytest.fixture(scope="session")
 def starter_engine(starter: ModelFolder) -> Engine:
     """Return an engine with eight slots for the starter; leave it without active slots."""
-    return Engine(starter, Device("cpu"), threads=2)
+    return Engine(starter, Device("cpu"), threads=1)
 
 
 @pytest.fixture(scope="session")

@@ -41,7 +41,7 @@ class Recorded(Engine):
 @pytest.fixture(scope="module")
 def real(starter: ModelFolder) -> tuple[Recorded, Tokenizer]:
     """Return a real engine, on which one chat runs after the other."""
-    return Recorded(starter, Device("cpu"), max_slots=1, threads=2), Tokenizer(starter)
+    return Recorded(starter, Device("cpu"), max_slots=1, threads=1), Tokenizer(starter)
 
 
 class TestBits:
