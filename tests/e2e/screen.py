@@ -115,15 +115,18 @@ class Terminal:
         """
         while self.take():
             continue
-        assert termios.tcgetattr(self.process.child_fd) == _find_first_modes()
-        for pattern, expected in _SWITCHES:
-            assert (re.findall(pattern, self.raw) or [expected])[-1] == expected, self.raw
+        modes = termios.tcgetattr(self.process.child_fd)
         self.process.wait()
         self.process.close()
-        assert "Traceback" not in self.raw, self.raw
-        assert "WARNING" not in self.raw, self.raw
-        code, number = self.process.exitstatus, self.process.signalstatus
-        return -number if code is None else code
+        number = self.process.signalstatus
+        code = self.process.exitstatus if number is None else -number
+        told = f"{self.raw}\nended with {code}"
+        assert "Traceback" not in self.raw, told
+        assert "WARNING" not in self.raw, told
+        assert modes == _find_first_modes(), told
+        for pattern, expected in _SWITCHES:
+            assert (re.findall(pattern, self.raw) or [expected])[-1] == expected, told
+        return int(code)
 
     def close(self) -> int:
         """Close the terminal under the program; return the exit code when that has ended."""
