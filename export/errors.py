@@ -8,13 +8,19 @@ PanicError            a library written in Rust panicked
 """
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 _FAULTS_SHOWN = 8
 _FAULT_LENGTH = 300
 _NAMES_SHOWN = 4
+
+# Held by who redirects stdout or stderr for the whole process, and by who has to reach them: else
+# what one thread writes would be lost while another one loads a tokenizer.
+STREAMS: Final = threading.RLock()
 
 
 class ExportError(Exception):
@@ -80,20 +86,22 @@ def redirected(numbers: Sequence[int], target: int) -> Iterator[None]:
     """Send what is written to these file descriptors to another one in the block.
 
     It holds for the whole process, in whatever language it writes; closed ones are closed again.
+    Other threads wait with what they have to write there (`STREAMS`).
     """
     kept: dict[int, int | None] = {}
-    try:
-        for number in numbers:
-            saved = None
-            with suppress(OSError):  # it is closed
-                saved = os.dup(number)
-            kept[number] = saved
-            os.dup2(target, number)
-        yield
-    finally:
-        for number, saved in kept.items():
-            if saved is None:
-                os.close(number)
-            else:
-                os.dup2(saved, number)
-                os.close(saved)
+    with STREAMS:
+        try:
+            for number in numbers:
+                saved = None
+                with suppress(OSError):  # it is closed
+                    saved = os.dup(number)
+                kept[number] = saved
+                os.dup2(target, number)
+            yield
+        finally:
+            for number, saved in kept.items():
+                if saved is None:
+                    os.close(number)
+                else:
+                    os.dup2(saved, number)
+                    os.close(saved)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Self
 
+from export.errors import STREAMS
 from gpt2cli.terminal.interrupt import signals_held_back
 
 if TYPE_CHECKING:
@@ -77,14 +78,14 @@ class Notes:
         if self._status is None:
             console = Console(stderr=True, no_color=not wants_colour(), highlight=False)
             self._status = console.status("")
-        with signals_held_back():  # rich 15 cannot stop what is half started
+        with STREAMS, signals_held_back():  # rich 15 cannot stop what is half started
             self._status.update(Text(f"{make_safe(text)} …"))  # a name may look like markup
             self._status.start()
 
     def pause(self) -> None:
         """Remove the vanishing line, for others to write."""
         if self._status is not None:
-            with signals_held_back():
+            with STREAMS, signals_held_back():
                 self._status.stop()
 
     def __enter__(self) -> Self:
@@ -141,8 +142,9 @@ def end_line() -> None:
 def write_line(text: str) -> None:
     """Write one line to stderr; if that is closed, nothing happens."""
     try:
-        sys.stderr.write(make_safe(text) + "\n")
-        sys.stderr.flush()
+        with STREAMS:
+            sys.stderr.write(make_safe(text) + "\n")
+            sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
         return
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
+from export.errors import STREAMS
 from gpt2cli.terminal.interrupt import signals_held_back
 from gpt2cli.terminal.notes import Notes, wants_colour
 
@@ -42,13 +43,13 @@ class Bar:
             self._bar.add_task("", total=self._total)
         self._bar.update(self._bar.task_ids[0], completed=done, description=told)
         if not self._bar.live.is_started:
-            with signals_held_back():  # rich 15 cannot stop what is half started
+            with STREAMS, signals_held_back():  # rich 15 cannot stop what is half started
                 self._bar.start()
 
     def pause(self) -> None:
         """Remove the bar, for others to write."""
         if self._bar is not None:
-            with signals_held_back():  # or half stopped
+            with STREAMS, signals_held_back():  # or half stopped
                 self._bar.stop()
 
     def __enter__(self) -> Self:

@@ -1,7 +1,12 @@
 """Claims about what is said on stderr where no person watches; the rest is in tests/e2e."""
 
+import os
+import threading
+import time
+
 import pytest
 
+from export.errors import redirected
 from gpt2cli.terminal.notes import Notes, end_line, write_error, write_line
 
 
@@ -57,3 +62,24 @@ def test_stderr_that_cannot_be_written_is_no_failure(
         notes.note("a")
         notes.stage("a")
     assert capsys.readouterr().out == ""
+
+
+def test_what_is_written_while_another_thread_redirects_stderr_arrives(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tokenizer is loaded beside the weights, and its library's reports are dropped meanwhile."""
+    begun = threading.Event()
+
+    def redirect() -> None:
+        with open(os.devnull, "wb") as nowhere, redirected([2], nowhere.fileno()):  # noqa: PTH123
+            begun.set()
+            time.sleep(0.05)  # for who does not wait to write meanwhile
+
+    thread = threading.Thread(target=redirect)
+    thread.start()
+    begun.wait()
+    with open(2, "w", closefd=False) as stderr:
+        monkeypatch.setattr("sys.stderr", stderr)
+        write_line("a")
+    thread.join()
+    assert capfd.readouterr().err == "a\n"
