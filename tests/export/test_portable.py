@@ -48,10 +48,10 @@ class Portable:
         self.folder = folders.convert(self.source, precision, portable=True)
         self.config = read_config(self.source)
         graph = self.folder / "onnx" / f"{_STEMS[precision]}.onnx"
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
+        on_one_thread = onnxruntime.SessionOptions()
+        on_one_thread.intra_op_num_threads = 1
         providers = ["CPUExecutionProvider"]
-        self.session = onnxruntime.InferenceSession(graph, options, providers=providers)
+        self.session = onnxruntime.InferenceSession(graph, on_one_thread, providers=providers)
         half = precision is Precision.FP16
         self._dtype = np.float16 if half else np.float32
 
