@@ -19,9 +19,9 @@ from gpt2cli.sampling.logprobs import Alternative, TokenLogprob, find_logprobs
 # Positions whose logits are made at once: 13 MB of a GPT-2, twice that in float64. 124M on two
 # cores scores 1,023 tokens in 3.0 s with 16, 1.9 s with 64 and 1.8 s with 256.
 _CHUNK: Final = 64
-# Texts that are read in one call have at most so many ids each, and so many in all. Sentences of 16
-# tokens in fp32, 124M on two cores: 1.7 times as fast as one by one with 64 in all, 1.9 times with
-# 128, 2.0 times with 256. The logits of 128 take 26 MB.
+# Texts that are read in one call have at most so many ids each, and so many in all. 64 sentences of
+# 16 tokens on two cores, 124M in fp32 (int8): 1.3 to 1.7 (1.5) times as fast as one by one with 64
+# in all, 1.5 to 1.8 (1.7) with 128, 1.4 to 1.7 (1.7) with 256. The logits of 128 take 26 MB.
 _LONGEST_TOGETHER: Final = 64
 _MOST_TOGETHER: Final = 128
 _COMPANY: Final = 2  # texts that make a group worth a call of its own
