@@ -21,6 +21,7 @@ from gpt2cli.serve.metrics import Metrics
 from gpt2cli.serve.page import show_page
 
 _log = logging.getLogger(__name__)
+_GONE: Final = 499  # nginx's: the client closed the request; no failure of the server
 _TOLD: Final = {404: "there is no such path", 405: "this path takes another method"}
 
 
@@ -44,6 +45,7 @@ def make_app(endpoints: Endpoints, guard: Guard, tell: Callable[[str], object]) 
         exception_handlers={
             Fault: _tell_fault,
             HTTPException: _tell_http_fault,
+            ClientDisconnect: _note_gone,
             Exception: _tell_fault,
         },
     )
@@ -70,6 +72,10 @@ async def _tell_http_fault(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     fault = Fault(error.status_code, _TOLD.get(error.status_code, error.detail))
     return JSONAnswer(fault.as_json, fault.status, error.headers)
+
+
+async def _note_gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=_GONE)  # for the metrics: nobody reads it
 
 
 class _Guarded:
@@ -99,7 +105,7 @@ class _Guarded:
         try:
             self._guard.check(path, Headers(scope=scope))
             await self._app(scope, receive, pass_on)
-        except (ClientDisconnect, TimeoutError):
+        except TimeoutError:
             return  # nobody reads
         except Exception as error:
             if not isinstance(error, Fault):

@@ -49,9 +49,11 @@ async def ask(
     method: str | None = None,
     gone: asyncio.Event | None = None,
     reads: asyncio.Event | None = None,
+    whole: bool = True,
 ) -> Reply:
     """Send a request, JSON or plain `body`; the client goes away when `gone` is set.
 
+    `whole`: the body is; else more of it is to come.
     It takes nothing of a body until `reads` is set.
     """
     sent = body if body is not None else b"" if content is None else json.dumps(content).encode()
@@ -70,7 +72,7 @@ async def ask(
         "client": ("127.0.0.1", 1),
     }
     reply, leaves = Reply(), gone or asyncio.Event()
-    messages: list[Message] = [{"type": "http.request", "body": sent, "more_body": False}]
+    messages: list[Message] = [{"type": "http.request", "body": sent, "more_body": not whole}]
 
     async def receive() -> Message:
         if messages:

@@ -1,5 +1,6 @@
 """Who is answered: names, origins, keys; and what is there while the model loads, or fails."""
 
+import asyncio
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from gpt2cli.errors import UsageError
 from gpt2cli.serve.config import ServeConfig
 from gpt2cli.serve.guard import read_keys
+from tests.gpt2cli.serve.asgi import Reply, ask
 from tests.gpt2cli.serve.conftest import Site
 
 OpenSite = Callable[..., Site]
@@ -40,6 +42,19 @@ def test_other_paths_and_methods_are_errors_of_the_same_form(
     site: Site, path: str, method: str, status: int
 ) -> None:
     assert site.ask(path, method=method).error[0] == status
+
+
+def test_a_client_that_leaves_before_its_body_is_whole_is_no_failure(site: Site) -> None:
+    async def leave() -> Reply:
+        gone = asyncio.Event()
+        gone.set()
+        return await ask(site.app, "/v1/completions", body=b"{", gone=gone, whole=False)
+
+    assert site.run(leave()).status == 499
+    counted = site.ask("/metrics").body.decode()
+    assert 'path="/v1/completions",status="499"} 1\n' in counted
+    assert 'status="500"' not in counted
+    assert site.told == []
 
 
 @pytest.mark.parametrize(
