@@ -2,7 +2,7 @@
 
 import json as json_format
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -77,7 +77,7 @@ def save(
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"expected a name of letters, digits, - and _, found {name!r}")
-    values = check_kept(dict(map(_split, options)), beside={})
+    values = check_kept(_read_pairs(options), beside={})
     replaced = write_preset(name, values)
     with Notes(quiet=settings.make(ReportConfig).quiet) as notes:
         again = ", in place of the earlier one" if replaced else ""
@@ -145,6 +145,15 @@ def _read(name: str) -> Mapping[str, Any]:
     except UsageError as error:
         error.option = None  # it is an argument here
         raise
+
+
+def _read_pairs(pairs: Sequence[str]) -> Mapping[str, str]:
+    values: dict[str, str] = {}
+    for field, value in map(_split, pairs):
+        if field in values:
+            raise UsageError(f"expected {field} once, with several values as a JSON array")
+        values[field] = value
+    return values
 
 
 def _split(pair: str) -> tuple[str, str]:

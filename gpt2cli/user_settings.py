@@ -42,8 +42,7 @@ def read_config() -> dict[str, Any]:
         UsageError: if it cannot be read, or a key stands there in both spellings.
     """
     values = _spell(_read_values())
-    if isinstance(values.get(PRESETS), dict):
-        del values[PRESETS]
+    _check_presets(values.pop(PRESETS, {}))
     return values
 
 
@@ -54,9 +53,13 @@ def read_presets() -> dict[str, dict[str, Any]]:
         UsageError: as `read_config`, or if there is anything else among them.
     """
     presets = _read_values().get(PRESETS, {})
+    _check_presets(presets)
+    return {name: _spell(values) for name, values in presets.items()}
+
+
+def _check_presets(presets: Any) -> None:
     if not isinstance(presets, dict) or not all(isinstance(v, dict) for v in presets.values()):
         raise UsageError(f"{config_file()}: expected tables such as [{PRESETS}.NAME] for presets")
-    return {name: _spell(values) for name, values in presets.items()}
 
 
 def read_preset(name: str) -> dict[str, Any]:
@@ -83,6 +86,7 @@ def write_preset(name: str, values: Mapping[str, Any]) -> bool:
 
     with _changing() as document:
         presets = document.setdefault(PRESETS, tomlkit.table(is_super_table=True))
+        _check_presets(presets)
         replaced = name in presets
         presets[name] = values
     return replaced

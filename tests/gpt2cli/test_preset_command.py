@@ -111,6 +111,7 @@ def test_a_preset_comes_right_behind_what_names_it(
         ("regex=(a", "regex: unclosed group"),
         ("min_new_tokens=300", "min_new_tokens: expected at most --max-new-tokens, 256"),
         ("json_schema=x", "there is no setting json_schema"),
+        ("top-p=1", "expected top_p once, with several values as a JSON array"),
     ],
 )
 def test_what_is_no_value_is_not_saved(keep: Keep, pair: str, reason: str) -> None:
@@ -160,7 +161,11 @@ def test_what_is_no_preset_is_an_error(keep: Keep, text: str) -> None:
     path = keep(text)
     with pytest.raises(UsageError, match=r"expected tables such as \[preset.NAME\]") as caught:
         read_presets()
-    assert str(caught.value).startswith(str(path))
+    told = str(caught.value)
+    assert told.startswith(str(path))
+    assert error_line(invoke("config", "preset", "save", "wild", "top_k=1")) == told
+    assert error_line(invoke("generate", "a")) == told
+    assert path.read_text() == text
 
 
 def test_unset_leaves_presets_alone(keep: Keep) -> None:
