@@ -14,6 +14,13 @@ _STDERR = 2
 def main() -> None:
     """Run the program and exit."""
     code = _run()
+    try:
+        _end(code)
+    except KeyboardInterrupt:  # another Ctrl-C, a second after the one that ends the program
+        _end(code)
+
+
+def _end(code: int) -> None:
     from gpt2cli.terminal.interrupt import exit_on_signals, leave_threads
 
     exit_on_signals(code)

@@ -6,9 +6,11 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from gpt2cli.__main__ import main
 from gpt2cli.terminal.interrupt import ENDINGS, ctrl_c_as_flag, signals_held_back, unwind_on_signals
 
 _HANGS_AFTER = 10.0
@@ -126,6 +128,20 @@ def test_what_hangs_while_it_cleans_up_is_cut(monkeypatch: pytest.MonkeyPatch) -
     now = 1.1
     with pytest.raises(KeyboardInterrupt):
         press()
+
+
+def test_one_that_comes_while_the_program_leaves_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a slow machine a second may have passed by then since the first."""
+    left: Iterator[Callable[[], None]] = iter([press, lambda: None])
+    monkeypatch.setattr("gpt2cli.__main__._run", lambda: 130)
+    monkeypatch.setattr("gpt2cli.terminal.interrupt.exit_on_signals", lambda code: next(left)())
+    monkeypatch.setattr("gpt2cli.terminal.interrupt.leave_threads", lambda code: None)
+    unwind_on_signals()
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 130
 
 
 def test_one_whose_exception_python_drops_comes_again() -> None:
