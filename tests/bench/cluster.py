@@ -27,47 +27,71 @@ from tests.gpt2cli.batch.cluster.fakes import FakeWorkers
 
 _CLUSTER: Final = ("--cluster", "local", "--cpus-per-worker")
 _PROMPT: Final = b'{"prompt": "Once upon a time there was a little girl who %d"}'
+_SLOTS: Final = 16
+_MARK: Final = "GPT2_BENCH"  # in the environment of all that is started
 _LINE_BYTES: Final = 600  # of a record of 50 tokens
 
 
 def measure_overhead(model: str, folder: pathlib.Path, records: int, rounds: int) -> Any:
-    """Return seconds and processor seconds of runs in turn, each round a list."""
-    prompts = folder / "prompts.jsonl"
-    lines = (_PROMPT % n for n in range(records))
-    prompts.write_bytes(b"\n".join(lines))
+    """Return the processor's seconds for a record, of runs in turn, each round a list.
+
+    What a start takes is not among them: it is what more records take than a few.
+    """
     ways = {
-        "here, one thread": ("--threads", "1", "--batch-size", "16"),
-        "one worker of one core": (*_CLUSTER, "1", "--workers", "1", "--batch-size", "16"),
-        "here, two threads": ("--threads", "2", "--batch-size", "16"),
-        "one worker of two cores": (*_CLUSTER, "2", "--workers", "1", "--batch-size", "16"),
-        "two workers of one core": (*_CLUSTER, "1", "--workers", "2", "--batch-size", "8"),
+        "here, one thread": ("--threads", "1"),
+        "one worker of one core": (*_CLUSTER, "1", "--workers", "1"),
+        "two workers of one core": (*_CLUSTER, "1", "--workers", "2"),
     }
     found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+    few = _SLOTS
     for _ in range(rounds):
         for way, options in ways.items():
-            found[way].append(run_once(model, prompts, options))
-            print(way, found[way][-1], file=sys.stderr, flush=True)
+            used = [run_once(model, folder, count, options) for count in (few, few + records)]
+            parts = {part: (used[1][part] - used[0][part]) / records for part in used[0]}
+            found[way].append(parts)
+            print(way, parts, file=sys.stderr, flush=True)
     return found
 
 
-def run_once(model: str, prompts: pathlib.Path, options: Sequence[str]) -> dict[str, float]:
-    """Return the seconds of the batch itself, and the processor's of all its processes."""
-    command = [sys.executable, "-m", "gpt2cli", "batch", str(prompts), "-m", model]
+def run_once(
+    model: str, folder: pathlib.Path, records: int, options: Sequence[str]
+) -> dict[str, float]:
+    """Return the seconds of the processor that a batch took, by process."""
+    prompts = folder / "prompts.jsonl"
+    prompts.write_bytes(b"\n".join(_PROMPT % n for n in range(records)))
+    command = [sys.executable, "-m", "gpt2cli", "batch", str(prompts), "-m", model, "-q"]
     command += ["-n", "48", "--ignore-eos", "--seed", "1", "-o", "/dev/null", *options]
-    before, began = count_cpu(), time.perf_counter()
-    told = subprocess.run(command, stderr=subprocess.PIPE, check=True).stderr.decode()
-    summary = told.split(" tokens in ")[1]
+    command += ["--batch-size", str(_SLOTS)]
+    process = subprocess.Popen(command, env=os.environ | {_MARK: str(os.getpid())})
+    used: dict[str, float] = {}
+    while process.poll() is None:
+        used |= read_processes()
+        time.sleep(0.05)
+    assert process.returncode == 0
+    workers = sum(seconds for name, seconds in used.items() if "ray::Worker" in name)
+    driver = sum(seconds for name, seconds in used.items() if "gpt2cli" in name)
     return {
-        "seconds": float(summary.split(" s ")[0]),
-        "with_start": time.perf_counter() - began,
-        "processor": count_cpu() - before,
+        "model": workers or driver,
+        "driver": driver if workers else 0.0,
+        "ray": sum(used.values()) - workers - driver,
     }
 
 
-def count_cpu() -> float:
-    """Return the processor seconds of all processes that this one has waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def read_processes() -> dict[str, float]:
+    """Return the seconds of the processor so far of each process that we started."""
+    mark = f"{_MARK}={os.getpid()}".encode()
+    found = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                name = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                ticks = int(fields[11]) + int(fields[12])  # proc(5): in user and kernel mode
+                kind = "ray::Worker" if name.startswith("ray::Worker") else name
+                found[f"{entry.name} {kind}"] = ticks / os.sysconf("SC_CLK_TCK")
+        except OSError:
+            continue
+    return found
 
 
 class TimedWorkers(FakeWorkers):
@@ -192,7 +216,7 @@ def main() -> None:
         found = measure_overhead(model, pathlib.Path(folder), asked.records, asked.rounds)
         for way, runs in found.items():
             medians = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-            print(way, {key: round(value, 2) for key, value in medians.items()})
+            print(way, {key: round(1000 * value, 2) for key, value in medians.items()}, "ms")
         print(json.dumps(found))
     elif asked.what == "many":
         for workers in (10, 100, asked.workers):

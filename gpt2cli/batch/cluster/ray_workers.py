@@ -173,6 +173,8 @@ def joined(config: ClusterConfig) -> Iterator[Any]:
         options["object_store_memory"] = _STORE_BYTES
     elif address != _AUTO:
         _knock(address)
+    elif recorded := _find_recorded(ray):
+        _knock(recorded)
     stdout, sys.stdout = sys.stdout, _WithoutRay(sys.stdout)
     try:
         ray.init(address, **options)
@@ -201,6 +203,20 @@ class _WithoutRay:
     def write(self, text: str) -> int:
         """Drop a text."""
         return len(text)
+
+
+def _find_recorded(ray: Any) -> str | None:
+    """Return the address that this machine's cluster had when it was begun; None if unknown.
+
+    Ray 2.60 waits for minutes for one that has ended without a word.
+    """
+    if recorded := os.environ.get("RAY_ADDRESS"):
+        return recorded if ":" in recorded else None
+    try:
+        found = ray._private.utils.read_ray_address()
+    except (AttributeError, OSError):  # another version of Ray
+        return None
+    return found if isinstance(found, str) else None
 
 
 def _knock(address: str) -> None:

@@ -8,9 +8,9 @@ from typing import Final, Protocol
 from gpt2cli.batch.cluster.messages import Event, Parcel, Ready
 from gpt2cli.resumable.input import InputRecord
 
-# A worker has half as many records again as run there at once, so that none of its slots waits for
-# the next reply.
-_SPARE: Final = 2
+# A worker has twice as many records as run there at once, so that none of its slots waits for the
+# next reply, even where all finish together.
+_PER_SLOT: Final = 2
 
 
 class Workers(Protocol):
@@ -66,8 +66,7 @@ class WorkerState:
     @property
     def room(self) -> int:
         """How many more records it may have."""
-        slots = self.ready.slots
-        return slots + max(1, slots // _SPARE) - len(self.running)
+        return _PER_SLOT * self.ready.slots - len(self.running)
 
 
 @dataclass(slots=True)

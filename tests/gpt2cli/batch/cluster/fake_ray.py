@@ -66,6 +66,7 @@ class FakeRay(types.ModuleType):
     def __init__(self, machines: int = 2, deaths: Sequence[int] = ()) -> None:
         super().__init__("ray")
         self.exceptions = types.SimpleNamespace(RayError=RayError, RayActorError=RayActorError)
+        self._private: Any = None
         self.machines = machines
         self.actors: list[Actor] = []
         self.joined: list[dict[str, Any]] = []

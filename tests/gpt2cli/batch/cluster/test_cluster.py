@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import socket
 import sys
+import types
 
 import pytest
 from typer.testing import Result
@@ -128,6 +129,28 @@ def test_an_address_that_nobody_answers_is_one_line(
     result = run(model, tmp_path, "--cluster", "somewhere")
     told = "--cluster: expected auto, local, HOST:PORT or ray://HOST:PORT, found somewhere"
     assert error_line(result) == told
+
+
+@pytest.mark.parametrize("by_variable", [True, False])
+def test_a_cluster_of_this_machine_that_has_ended_is_one_line(
+    ray: FakeRay,
+    monkeypatch: pytest.MonkeyPatch,
+    model: pathlib.Path,
+    tmp_path: pathlib.Path,
+    by_variable: bool,
+) -> None:
+    """Ray itself waits for it for minutes."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        if by_variable:
+            monkeypatch.setenv("RAY_ADDRESS", address)
+        else:
+            utils = types.SimpleNamespace(read_ray_address=lambda: address)
+            ray._private = types.SimpleNamespace(utils=utils)
+        result = run(model, tmp_path, "--cluster", "auto")
+    assert error_line(result).startswith(f"--cluster: nobody answers at {address}: ")
 
 
 def test_a_cluster_with_another_version_of_ray_is_refused(
