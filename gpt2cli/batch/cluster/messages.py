@@ -20,6 +20,7 @@ class Setup:
     stored: StoredModel  # as the driver has it
     by_name: bool  # whether a machine that lacks the folder can get the model itself
     model: ModelConfig
+    model_names: frozenset[str]  # that a record may call it by
     draft: DraftConfig
     settings: Settings  # with the model's own
     seed: int

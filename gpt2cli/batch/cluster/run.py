@@ -12,6 +12,7 @@ from gpt2cli.batch.cluster.dispatch import Dispatcher
 from gpt2cli.batch.cluster.messages import Ready, Setup
 from gpt2cli.batch.cluster.ray_workers import RayWorkers, joined
 from gpt2cli.batch.cluster.state import Workers, WorkerState
+from gpt2cli.batch.items import find_names
 from gpt2cli.batch.runner import Conditions, Plan
 from gpt2cli.config import DraftConfig, ModelConfig
 from gpt2cli.loading import find_stored, find_usual_precision_on
@@ -49,6 +50,7 @@ def _make_setup(plan: Plan, stored: StoredModel, model: ModelConfig) -> Setup:
         stored=replace(stored, folder=folder),
         by_name=not is_folder,
         model=replace(model, model=str(Path(stored.name).absolute()) if is_folder else stored.name),
+        model_names=find_names(model.model, stored.name),
         draft=plan.settings.make(DraftConfig),
         settings=plan.settings.with_model(stored.folder.generation_config),
         seed=plan.seed,

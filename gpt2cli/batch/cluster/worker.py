@@ -15,7 +15,7 @@ from typing import Final
 
 from gpt2cli.batch.cluster.folders import FolderReceiver, Piece, received_folder
 from gpt2cli.batch.cluster.messages import Lacking, Parcel, Ready, Refused, Reply, Setup, unpack
-from gpt2cli.batch.items import BatchItem, ItemParser, chat_of, find_names
+from gpt2cli.batch.items import BatchItem, ItemParser, chat_of
 from gpt2cli.batch.lines import make_line
 from gpt2cli.batch.results import BatchRun, Result
 from gpt2cli.config import AUTO, BeamConfig, ModelConfig
@@ -141,7 +141,7 @@ class Worker:
             jsonl=setup.jsonl,
             most_beams=model.engine.slot_limit,
             extra_fields=setup.extra_fields,
-            model_names=find_names(setup.model.model, setup.stored.name),
+            model_names=setup.model_names,
             as_text=setup.as_text,
             open_chat=chat_of(model.stored.folder, Silence().note),
         )

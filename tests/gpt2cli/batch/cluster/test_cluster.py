@@ -28,6 +28,9 @@ _LINES = (
     '{"prompt": "zz", "id": 7}',
     '{"prompt": "z", "beams": 2}',
     json.dumps({"prompt": "z" * (1 << 20)}),
+    '{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "z"}}',
+    '{"custom_id": "b", "method": "POST", "url": "/v1/completions", "body": {"prompt": ["z", '
+    '"zz"], "n": 2, "max_tokens": 3, "model": "./model"}}',
 )
 _RECORDS = "\n".join([*_LINES, *(json.dumps({"prompt": "z", "id": n}) for n in range(20))])
 
