@@ -2,8 +2,9 @@
 
 import math
 import signal
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from gpt2cli.config import BeamConfig, DraftConfig, ModelConfig, ReportConfig
@@ -45,8 +46,10 @@ def run_server(settings: Settings, form: ServeConfig) -> None:
         endpoints.service = service
         stored, device = service.model.stored, service.model.engine.device
         notes.pause()
-        notes.note(f"serving {stored.name} ({stored.folder.precision} on {device}) at {address}")
-        _work(service.runner, form.grace, notes)
+        with _ended_by_signals(service.runner, form.grace, notes):  # as soon as it says it is ready
+            name = f"{stored.name} ({stored.folder.precision} on {device})"
+            notes.note(f"serving {name} at {address}")
+            service.runner.run()
 
 
 def open_service(settings: Settings, form: ServeConfig, notes: Notes, speaker: Speaker) -> Service:
@@ -78,7 +81,8 @@ def open_service(settings: Settings, form: ServeConfig, notes: Notes, speaker: S
     return service
 
 
-def _work(runner: Runner, grace: float, notes: Notes) -> None:
+@contextmanager
+def _ended_by_signals(runner: Runner, grace: float, notes: Notes) -> Iterator[None]:
     came: list[int] = []
 
     def take(number: int) -> None:
@@ -91,4 +95,4 @@ def _work(runner: Runner, grace: float, notes: Notes) -> None:
         came.append(number)
 
     with signals_taken(take, (signal.SIGINT, *ENDINGS)):
-        runner.run()
+        yield
