@@ -54,6 +54,7 @@ def expect() -> dict[str, Any]:
         "logprobs": [token["logprob"] for token in alone["logprobs"]],
         "samples": [sample["completion"] for sample in samples],
         "ids": [run("tokens", prompt)[0]["ids"] for prompt in _PROMPTS],
+        "prompts": list(_PROMPTS),
         "batch": [alone["completion"], second["completion"]],
         "scored_ids": [*bos, *(token["id"] for token in scored["tokens"])],
         "scores": [token["logprob"] for token in scored["tokens"]],
@@ -121,7 +122,11 @@ def main() -> int:
         wrong += not check_curl(address, expected)
         one = ("--api-key-file", str(key), "--batch-size", "1", "--max-waiting", "1")
         with serving(*one) as keyed:
-            for script, last in (("with_openai.py", keyed), ("with_lm_eval.py", str(_STARTER))):
+            for script, last in (
+                ("with_openai.py", keyed),
+                ("with_lm_eval.py", str(_STARTER)),
+                ("with_ray_data.py", ""),
+            ):
                 command = [str(python), str(_HERE / script), address, str(file), last]
                 wrong += subprocess.run(command, check=False).returncode != 0
     return 1 if wrong else 0
