@@ -80,12 +80,13 @@ def _listening_at_file(path: Path) -> Iterator[socket.socket]:
 def _remove_stale(path: Path) -> None:
     """Remove a socket that nobody listens at, as a server leaves it that was killed."""
     with suppress(FileNotFoundError):
-        if stat.S_ISSOCK(path.stat().st_mode):
-            with socket.socket(socket.AF_UNIX) as client:
-                try:
-                    client.connect(str(path))
-                except ConnectionRefusedError:
-                    path.unlink()
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            raise OutputError(f"cannot listen at {path}: it is there, and no socket")
+        with socket.socket(socket.AF_UNIX) as client:
+            try:
+                client.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink()
 
 
 class Speaker:
