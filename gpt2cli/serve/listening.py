@@ -2,15 +2,16 @@
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -20,6 +21,7 @@ from gpt2cli.serve.config import ServeConfig
 
 _BACKLOG: Final = 512
 _PRIVATE: Final = 0o177  # the umask that leaves a socket to its owner
+_SILENCE: Final = 10  # seconds between lines about connections that fail
 _FAREWELL: Final = 5  # seconds for answers to be sent when everything is made
 
 
@@ -92,11 +94,20 @@ def _remove_stale(path: Path) -> None:
 class Speaker:
     """Speaks HTTP on a thread of its own; as a context manager, until the end of the block."""
 
-    def __init__(self, listener: socket.socket, make_app: Callable[[], ASGIApp]) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        make_app: Callable[[], ASGIApp],
+        tell: Callable[[str], object] = lambda text: None,
+    ) -> None:
+        """`tell` gets what fails outside of a request."""
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL + 1)  # it is told otherwise
         self._listener = listener
         self._make_app = make_app
+        self._tell = tell
+        self._told_at = -math.inf  # by the loop's clock
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(self._hear)
         self._server: uvicorn.Server | None = None
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
@@ -119,6 +130,19 @@ class Speaker:
         self._server = uvicorn.Server(config)
         self._thread.start()
         return self
+
+    def _hear(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
+        """Tell now and then what asyncio would log with a traceback, for each socket in the queue.
+
+        Python 3.11 does that some hundred times a second while no file can be opened; a stderr that
+        nobody reads would be full, and writing there would wait for ever.
+        """
+        if loop.time() - self._told_at < _SILENCE:
+            return
+        self._told_at = loop.time()
+        error = context.get("exception")
+        reason = _find_reason(error) if isinstance(error, OSError) else context["message"]
+        self._tell(f"a connection failed: {reason}")
 
     def _run(self) -> None:
         assert self._server is not None

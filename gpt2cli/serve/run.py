@@ -40,7 +40,7 @@ def run_server(settings: Settings, form: ServeConfig) -> None:
         executor = ThreadPoolExecutor(_PREPARING, thread_name_prefix="prepare")
         stack.callback(executor.shutdown, wait=False, cancel_futures=True)
         endpoints = Endpoints(executor)
-        speaker = Speaker(listener, lambda: make_app(endpoints, guard, notes.note))
+        speaker = Speaker(listener, lambda: make_app(endpoints, guard, notes.note), notes.note)
         stack.enter_context(speaker)
         service = open_service(settings, form, notes, speaker)
         endpoints.service = service

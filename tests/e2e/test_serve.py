@@ -157,3 +157,21 @@ def read_all(client: socket.socket) -> bytes:
     while part := client.recv(1 << 16):
         parts.append(part)
     return b"".join(parts)
+
+
+def test_a_server_whose_files_are_all_taken_goes_on_when_they_are_free(program: Program) -> None:
+    """By connections here; it says so in one line, though nobody reads what it writes."""
+    line = 'ulimit -n 64; exec "$GPT2" serve -m starter --port 0'
+    with program.start_shell(line) as process:
+        address = read_until(process.stderr, b"\n").decode().split()[-1]
+        host, port = address.removeprefix("http://").split(":")
+        taken = [socket.create_connection((host, int(port))) for _ in range(100)]
+        told = read_until(process.stderr, b"\n")
+        for one in taken:
+            one.close()
+        assert ask(address, prompt="x", max_tokens=1)[0] == 200
+        process.send_signal(signal.SIGTERM)
+        assert (told, finish(process)) == (
+            b"gpt2: a connection failed: Too many open files\n",
+            Finished(0, b"", ""),
+        )
