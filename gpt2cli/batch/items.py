@@ -17,6 +17,7 @@ from gpt2cli.conversations.templates import Template
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
 from gpt2cli.generation.requests import PreparedRequest, Request, make_request, prepare
 from gpt2cli.model_folder import ModelFolder, ModelShape
+from gpt2cli.openai.chatting import USUAL_TOKENS
 from gpt2cli.openai.faults import Fault
 from gpt2cli.prompt_options import read_options
 from gpt2cli.resumable.input import digest
@@ -105,6 +106,11 @@ class ItemParser:
     def opening(self) -> Conversation:
         """A conversation in which nothing has been said yet."""
         return self.open_chat().opening
+
+    @property
+    def usual_tokens(self) -> int:
+        """How many a reply has at most where nobody says anything."""
+        return USUAL_TOKENS
 
     def write(self, conversation: Conversation, *, allow_special: bool) -> Template:
         """Return what writes a conversation in the form that the model sees.

@@ -33,7 +33,7 @@ _OPTIONS: Final = {o.field for group in _GROUPS for o in options_of(group)} | {"
 _KNOWN: Final = (
     *("messages", "model", "stream", "stream_options", "user", "logprobs", "top_logprobs"),
 )
-_USUAL_TOKENS: Final = 128  # of a reply, as in `gpt2 chat`
+USUAL_TOKENS: Final = 128  # of a reply, as in `gpt2 chat`
 _MOST_ALTERNATIVES: Final = 20
 _SYSTEM: Final = ("system", "developer")
 
@@ -43,6 +43,11 @@ class ChatHost(Host, Protocol):
 
     def write(self, conversation: Conversation, *, allow_special: bool) -> Template:
         """Return what writes a conversation in the form that the model sees."""
+        ...
+
+    @property
+    def usual_tokens(self) -> int:
+        """How many a reply has at most where nobody says anything."""
         ...
 
     @property
@@ -80,7 +85,7 @@ def read_chat_ask(body: Mapping[str, Any], host: ChatHost) -> ChatAsk:
     )  # fmt: skip
     settings = host.settings.without(OPTIONS.keys() - _OPTIONS)
     if "max_new_tokens" not in settings.given:
-        settings = settings.over({"max_new_tokens": Given(_USUAL_TOKENS)})
+        settings = settings.over({"max_new_tokens": Given(host.usual_tokens)})
     settings = settings.over(own)
     try:
         request = make_request(settings, message, seed=choose_seed(settings))

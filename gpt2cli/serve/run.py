@@ -19,7 +19,7 @@ from gpt2cli.serve.listening import Speaker, listening
 from gpt2cli.serve.runner import Runner
 from gpt2cli.serve.service import Service
 from gpt2cli.serve.web import make_app
-from gpt2cli.settings import Settings
+from gpt2cli.settings import Given, Settings
 from gpt2cli.terminal.interrupt import ENDINGS, signals_taken
 from gpt2cli.terminal.notes import Notes
 
@@ -63,6 +63,8 @@ def open_service(settings: Settings, form: ServeConfig, notes: Notes, speaker: S
         listener=notes,
     )
     settings = settings.with_model(model.stored.folder.generation_config)
+    if settings.values["max_new_tokens"] > form.max_tokens_limit:
+        settings = settings.over({"max_new_tokens": Given(form.max_tokens_limit)})
     look_up_texts(settings, model.tokenizer, model.engine.shape)
     runner = Runner(
         model.engine,

@@ -12,6 +12,7 @@ from gpt2cli.errors import UsageError
 from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
 from gpt2cli.model_folder import ModelShape
+from gpt2cli.openai.chatting import USUAL_TOKENS
 from gpt2cli.openai.faults import Fault
 from gpt2cli.serve.config import ServeConfig
 from gpt2cli.serve.runner import Runner
@@ -41,6 +42,11 @@ class Service:
     def shape(self) -> ModelShape:
         """The model's sizes."""
         return self.model.engine.shape
+
+    @property
+    def usual_tokens(self) -> int:
+        """How many a reply has at most where nobody says anything."""
+        return min(USUAL_TOKENS, self.form.max_tokens_limit)
 
     @property
     def opening(self) -> Conversation:

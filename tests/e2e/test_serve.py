@@ -76,6 +76,14 @@ def test_a_server_gives_the_text_of_generate_and_ends_quietly(program: Program) 
         assert finish(process) == Finished(0, b"", "")
 
 
+def test_a_limit_below_what_is_usual_is_what_a_request_gets(program: Program) -> None:
+    with serving(program, "--port", "0", "--max-tokens-limit", "5") as (process, address):
+        status, answer = ask(address, prompt="Once", ignore_eos=True)
+        assert (status, json.loads(answer)["usage"]["completion_tokens"]) == (200, 5)
+        process.send_signal(signal.SIGTERM)
+        assert finish(process).code == 0
+
+
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="not installed")
 def test_the_readmes_requests_are_answered_as_it_shows(program: Program) -> None:
     """Each line by itself; what a comment shows is its output, the drawn text only its form."""

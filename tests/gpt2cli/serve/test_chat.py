@@ -2,12 +2,13 @@
 
 import json
 import pathlib
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 
 from tests.gpt2cli.runner import invoke, stdin_of
-from tests.gpt2cli.serve.conftest import Site
+from tests.gpt2cli.serve.conftest import Site, load
 
 ASKED: Final[Any] = [{"role": "user", "content": "Hello, Fox! "}]
 
@@ -61,6 +62,14 @@ def test_a_reply_has_128_tokens_at_most_where_nothing_is_said(site: Site) -> Non
     for name in ("max_tokens", "max_completion_tokens"):
         [shorter] = reply(site, **{name: 2})["choices"]
         assert shorter["gpt2"]["completion_tokens"] <= 2
+
+
+def test_a_reply_has_what_the_server_allows_where_that_is_fewer(
+    open_site: Callable[..., Site], starter_folder: pathlib.Path
+) -> None:
+    site = open_site(load(starter_folder), max_tokens_limit=5)
+    [choice] = reply(site)["choices"]
+    assert choice["gpt2"]["options"]["max_new_tokens"] == 5
 
 
 def test_a_stream_says_who_speaks_once_and_joins_to_the_reply(site: Site) -> None:
