@@ -1,8 +1,9 @@
 """What all requests use: the model, its settings, and the runner."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from gpt2cli.config import ModelConfig
 from gpt2cli.conversations.conversation import Conversation
@@ -18,6 +19,10 @@ from gpt2cli.serve.config import ServeConfig
 from gpt2cli.serve.runner import Runner
 from gpt2cli.settings import Settings
 from gpt2cli.tokenizer import Tokenizer
+
+# Of an option: each is looked up in the whole vocabulary (2 ms for 4,096 tokens), or compared with
+# the text at each token, while others wait.
+_MOST_TEXTS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,16 @@ class Service:
         if asked > most:
             expected = f"at most {most} on this server"
             raise UsageError(option="max_new_tokens", expected=expected, found=asked)
+        sampling = request.sampling
+        self._check_texts("stop", request.generation.stop)
+        self._check_texts("ban", sampling.ban)
+        self._check_texts("dry_sequence_breaker", sampling.dry_sequence_breaker)
         slots, search = self.model.engine.max_slots, request.search
         if search.on and search.beams > slots:
             expected = f"at most {slots} on this server"
             raise UsageError(option="beams", expected=expected, found=search.beams)
+
+    def _check_texts(self, option: str, texts: Sequence[str]) -> None:
+        if len(texts) > _MOST_TEXTS:
+            expected = f"at most {_MOST_TEXTS} texts on this server"
+            raise UsageError(option=option, expected=expected, found=len(texts))

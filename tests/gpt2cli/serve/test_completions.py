@@ -304,3 +304,13 @@ async def until(holds: Callable[[], bool]) -> None:
     """Wait for what another thread does."""
     while not holds():
         await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("option", ["stop", "ban", "dry_sequence_breaker"])
+def test_more_texts_of_an_option_than_others_can_wait_for_are_refused(
+    site: Site, option: str
+) -> None:
+    fields: dict[str, Any] = {"prompt": "x", "max_tokens": 1, option: ["no"] * 257}
+    told = f"{option}: expected at most 256 texts on this server, found 257"
+    assert site.ask("/v1/completions", fields).error == (400, option, told)
+    site.complete(**{**fields, option: ["no"] * 256})
