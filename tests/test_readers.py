@@ -39,6 +39,8 @@ _OTHERS: Final = {
     "gpt2cli/engine/huge_pages.py": ["read_text"],  # /proc
     "gpt2cli/machine.py": ["read_text"] * 3,  # /proc, /sys
     "gpt2cli/sampling/constraints.py": ["json.loads", "json.loads"],  # a schema that was read, …
+    "gpt2cli/score/page.py": ["read_text"],  # our own page
+    "gpt2cli/serve/page.py": ["read_text"],  # our own page
     "gpt2cli/store/store.py": ["read_bytes"],  # the starter's own files
     "gpt2cli/terminal/statistics.py": ["read_text"],  # /proc
     "gpt2cli/tokenizer.py": ["from_file"],  # of a model folder, whose sizes were compared

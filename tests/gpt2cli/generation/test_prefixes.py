@@ -195,7 +195,7 @@ def test_any_prompts_that_begin_alike_give_what_they_give_alone(
         engine.keeps_cuts, engine.saved_room = keeps_cuts, room
         requests = [
             make_request(
-                prompt,
+                prompt[:60] if search and index == 1 else prompt,  # a search does not slide
                 sampling=PLAIN,
                 index=index,
                 samples=1 + index % 2,

@@ -38,7 +38,7 @@ def test_without_the_extra_a_line_says_what_to_install(monkeypatch: pytest.Monke
     ],
 )
 def test_wrong_options_are_usage_errors(options: list[str], told: str) -> None:
-    result = invoke("serve", "-m", "starter", *options)
+    result = invoke("serve", "-q", "-m", "starter", *options)  # without a note of its first use
     assert result.exit_code == 2
     assert error_line(result).startswith(told)
 

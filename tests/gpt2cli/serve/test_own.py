@@ -94,4 +94,8 @@ def test_a_cancelled_request_ends_with_what_it_has(site: Site) -> None:
     last = events(site.run(start()))[-1]["record"]
     assert last["finish_reason"] == "interrupted"
     assert last["completion_tokens"] < 4000
-    assert site.ask("/gpt2/cancel", {"id": "mine"}).json == {"cancelled": False}
+    for _ in range(1000):  # it is forgotten a moment after its last event
+        told = site.ask("/gpt2/cancel", {"id": "mine"}).json
+        if not told["cancelled"]:
+            break
+    assert told == {"cancelled": False}
