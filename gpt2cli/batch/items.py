@@ -11,9 +11,7 @@ from gpt2cli.batch.asked import COMPLETIONS, MAX_TOKENS, Asked, is_asked, read_a
 from gpt2cli.batch.config import ERROR
 from gpt2cli.batch.extras import take_extras
 from gpt2cli.conversations.config import FormConfig
-from gpt2cli.conversations.conversation import Conversation
 from gpt2cli.conversations.replies import ChatForm, open_chat
-from gpt2cli.conversations.templates import Template
 from gpt2cli.errors import Gpt2Error, PromptError, UsageError, shorten
 from gpt2cli.generation.requests import PreparedRequest, Request, make_request, prepare
 from gpt2cli.model_folder import ModelFolder, ModelShape
@@ -103,23 +101,14 @@ class ItemParser:
         return BatchItem(index, digest(record), asked.custom_id, error=error, asked=asked)
 
     @property
-    def opening(self) -> Conversation:
-        """A conversation in which nothing has been said yet."""
-        return self.open_chat().opening
+    def chat(self) -> ChatForm:
+        """The form in which the model sees what is said to it."""
+        return self.open_chat()
 
     @property
     def usual_tokens(self) -> int:
         """How many a reply has at most where nobody says anything."""
         return USUAL_TOKENS
-
-    def write(self, conversation: Conversation, *, allow_special: bool) -> Template:
-        """Return what writes a conversation in the form that the model sees.
-
-        Raises:
-            Gpt2Error: if the model cannot see it in that form.
-        """
-        chat = self.open_chat()
-        return chat.write(conversation, self.tokenizer, allow_special=allow_special)
 
     def check_model(self, name: str) -> None:
         """Refuse a record that is for another model.
@@ -164,11 +153,6 @@ class ItemParser:
 def chat_of(folder: ModelFolder, note: Callable[[str], object]) -> Callable[[], ChatForm]:
     """Return what gives the form of a model's chats, found when it is first asked for."""
     return cache(partial(open_chat, FormConfig(), folder, note))
-
-
-def find_names(asked: str | None, name: str) -> frozenset[str]:
-    """Return what a record may call the model: as it was asked for, and as results have it."""
-    return frozenset({asked or name, name})
 
 
 def _read_object(text: str) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from typing import Any, Final
 from gpt2cli.batch.cluster.config import ClusterConfig
 from gpt2cli.batch.config import InputOutput
 from gpt2cli.batch.here import open_here
-from gpt2cli.batch.items import ItemParser, chat_of, find_names
+from gpt2cli.batch.items import ItemParser, chat_of
 from gpt2cli.batch.runner import Plan, Runner
 from gpt2cli.config import ReportConfig
+from gpt2cli.openai.asking import find_names
 from gpt2cli.prompt_options import look_up_texts
 from gpt2cli.resumable.entries import Ending
 from gpt2cli.resumable.files import find_resumable, find_size, open_input

@@ -116,6 +116,11 @@ def read_ask(body: Mapping[str, Any], host: Host) -> Ask:
     return Ask(prepared, not isinstance(prompts[0], str), form, fields.spelling)
 
 
+def find_names(asked: str | None, name: str) -> frozenset[str]:
+    """Return what a request may call the model: as it was asked for, and as results have it."""
+    return frozenset({asked or name, name})
+
+
 def check_model_field(fields: Fields, host: Host) -> None:
     """Refuse a request that names another model, by a Fault."""
     model = fields.read("model", str, None, "a text")

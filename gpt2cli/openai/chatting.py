@@ -7,8 +7,7 @@ from typing import Any, Final, Protocol
 
 from gpt2cli.config import GenerationConfig, SamplingConfig, SeedConfig, TextConfig
 from gpt2cli.conversations.conversation import Conversation, Turn
-from gpt2cli.conversations.replies import prepare_reply
-from gpt2cli.conversations.templates import Template
+from gpt2cli.conversations.replies import ChatForm, prepare_reply
 from gpt2cli.declarations import options_of
 from gpt2cli.errors import Gpt2Error, shorten
 from gpt2cli.generation.interfaces import FinishReason
@@ -41,18 +40,14 @@ _SYSTEM: Final = ("system", "developer")
 class ChatHost(Host, Protocol):
     """What answers a request for a reply."""
 
-    def write(self, conversation: Conversation, *, allow_special: bool) -> Template:
-        """Return what writes a conversation in the form that the model sees."""
+    @property
+    def chat(self) -> ChatForm:
+        """The form in which the model sees what is said to it."""
         ...
 
     @property
     def usual_tokens(self) -> int:
         """How many a reply has at most where nobody says anything."""
-        ...
-
-    @property
-    def opening(self) -> Conversation:
-        """A conversation in which nothing has been said yet: its names, and its form."""
         ...
 
 
@@ -72,7 +67,7 @@ def read_chat_ask(body: Mapping[str, Any], host: ChatHost) -> ChatAsk:
     fields = Fields(body, _NEWER if "max_completion_tokens" in body else _NAMES)
     fields.refuse_unknown(_KNOWN, options=_OPTIONS)
     check_model_field(fields, host)
-    conversation, message = _read_messages(fields.given.get("messages"), host.opening)
+    conversation, message = _read_messages(fields.given.get("messages"), host.chat.opening)
     own = dict(Fields(_without_logprobs(body), fields.names).read_options())
     logprobs, stream = _read_logprobs(fields), fields.read("stream", bool, False, SWITCH)
     if logprobs is not None:
@@ -90,7 +85,9 @@ def read_chat_ask(body: Mapping[str, Any], host: ChatHost) -> ChatAsk:
     try:
         request = make_request(settings, message, seed=choose_seed(settings))
         host.check_size(request)
-        template = host.write(conversation, allow_special=request.allow_special)
+        template = host.chat.write(
+            conversation, host.tokenizer, allow_special=request.allow_special
+        )
         _, prepared = prepare_reply(request, template, host.tokenizer, host.shape)
     except Gpt2Error as error:
         raise _name_messages(explain(error, fields.spelling)) from error

@@ -11,6 +11,7 @@ from gpt2cli.config import BeamConfig, DraftConfig, ModelConfig, ReportConfig
 from gpt2cli.conversations.config import FormConfig
 from gpt2cli.conversations.replies import open_chat
 from gpt2cli.draft_loading import load_with_draft
+from gpt2cli.openai.asking import find_names
 from gpt2cli.prompt_options import look_up_texts
 from gpt2cli.serve.config import ServeConfig
 from gpt2cli.serve.endpoints import Endpoints
@@ -76,10 +77,11 @@ def open_service(settings: Settings, form: ServeConfig, notes: Notes, speaker: S
         timeout=form.timeout or math.inf,
         tell=notes.note,
     )
-    names = {model.stored.name, asked.model or model.stored.name}
+    names = find_names(asked.model, model.stored.name)
     chat = open_chat(settings.make(FormConfig), model.stored.folder, notes.note)
     service = Service(model, settings, form, runner, chat, names, asked)
-    service.write(chat.opening, allow_special=False)  # so that what is wrong with it is told now
+    # So that what is wrong with it is told now.
+    chat.write(chat.opening, model.tokenizer, allow_special=False)
     return service
 
 

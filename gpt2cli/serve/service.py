@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpt2cli.config import ModelConfig
-from gpt2cli.conversations.conversation import Conversation
 from gpt2cli.conversations.replies import ChatForm
-from gpt2cli.conversations.templates import Template
 from gpt2cli.errors import UsageError
 from gpt2cli.generation.requests import Request
 from gpt2cli.loading import LoadedModel
@@ -52,19 +50,6 @@ class Service:
     def usual_tokens(self) -> int:
         """How many a reply has at most where nobody says anything."""
         return min(USUAL_TOKENS, self.form.max_tokens_limit)
-
-    @property
-    def opening(self) -> Conversation:
-        """A conversation in which nothing has been said yet."""
-        return self.chat.opening
-
-    def write(self, conversation: Conversation, *, allow_special: bool) -> Template:
-        """Return what writes a conversation in the form that the model sees.
-
-        Raises:
-            Gpt2Error: if the model cannot see it in that form.
-        """
-        return self.chat.write(conversation, self.tokenizer, allow_special=allow_special)
 
     def check_model(self, name: str) -> None:
         """Refuse a request that is for another model.

@@ -12,10 +12,10 @@ from gpt2cli.batch.cluster.dispatch import Dispatcher
 from gpt2cli.batch.cluster.messages import Ready, Setup
 from gpt2cli.batch.cluster.ray_workers import RayWorkers, joined
 from gpt2cli.batch.cluster.state import Workers, WorkerState
-from gpt2cli.batch.items import find_names
 from gpt2cli.batch.runner import Conditions, Plan
 from gpt2cli.config import DraftConfig, ModelConfig
 from gpt2cli.loading import find_stored, find_usual_precision_on
+from gpt2cli.openai.asking import find_names
 from gpt2cli.resumable.input import ItemSource, Line
 from gpt2cli.store.store import StoredModel
 from gpt2cli.terminal.notes import Notes
